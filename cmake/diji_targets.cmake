@@ -1,0 +1,56 @@
+# The two functions with which every folder says what it is: a library and what it may see, or a program.
+
+set(CMAKE_CXX_STANDARD 23)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_C_STANDARD 11)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin)
+set(CMAKE_LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/lib)
+
+find_program(DIJI_CCACHE ccache)
+if(DIJI_CCACHE)
+  set(CMAKE_C_COMPILER_LAUNCHER ${DIJI_CCACHE})
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${DIJI_CCACHE})
+endif()
+
+option(DIJI_ASAN "AddressSanitizer and UndefinedBehaviorSanitizer in every target" OFF)
+option(DIJI_TSAN "ThreadSanitizer in every target" OFF)
+
+add_library(diji_flags INTERFACE)
+target_include_directories(diji_flags INTERFACE ${CMAKE_SOURCE_DIR} ${CMAKE_SOURCE_DIR}/include)
+target_compile_options(diji_flags INTERFACE
+  -Wall -Wextra -Wconversion -Wshadow -Werror
+  $<$<COMPILE_LANG_AND_ID:CXX,Clang>:-Wno-missing-designated-field-initializers>
+  $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-missing-field-initializers>
+  -fstack-protector-strong -fno-omit-frame-pointer)
+target_compile_definitions(diji_flags INTERFACE _GLIBCXX_ASSERTIONS DIJI_VERSION="${PROJECT_VERSION}")
+target_link_options(diji_flags INTERFACE -fuse-ld=lld -Wl,-z,relro,-z,now)
+if(DIJI_ASAN)
+  target_compile_options(diji_flags INTERFACE -fsanitize=address,undefined,float-cast-overflow -fno-sanitize-recover=all)
+  target_link_options(diji_flags INTERFACE -fsanitize=address,undefined,float-cast-overflow)
+endif()
+if(DIJI_TSAN)
+  target_compile_options(diji_flags INTERFACE -fsanitize=thread)
+  target_link_options(diji_flags INTERFACE -fsanitize=thread)
+endif()
+
+# diji_library(NAME folder SOURCES a.cpp b.cpp LINKS lower folders and packages)
+function(diji_library)
+  cmake_parse_arguments(ARG "" "NAME" "SOURCES;LINKS;PRIVATE_LINKS" ${ARGN})
+  add_library(diji_${ARG_NAME} STATIC ${ARG_SOURCES})
+  target_link_libraries(diji_${ARG_NAME} PUBLIC diji_flags ${ARG_LINKS} PRIVATE ${ARG_PRIVATE_LINKS})
+endfunction()
+
+# diji_unit_test(FOLDER LINKS ...): tests/unit/FOLDER/*.cpp as one doctest program. The case list is shared with
+# doctest's main, which is compiled once (tests/unit/main.cpp).
+function(diji_unit_test FOLDER)
+  cmake_parse_arguments(ARG "" "" "LINKS" ${ARGN})
+  string(REPLACE "/" "_" name ${FOLDER})
+  file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/unit/${FOLDER}/*.cpp)
+  add_executable(unit_${name} ${sources})
+  target_link_libraries(unit_${name} PRIVATE diji_test_main ${ARG_LINKS})
+  target_compile_definitions(unit_${name} PRIVATE DIJI_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
+  add_test(NAME unit.${name} COMMAND unit_${name})
+endfunction()

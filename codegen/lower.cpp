@@ -1,0 +1,108 @@
+// The choice of a loop shape by the body's root, and the table of printers.
+#include "codegen/lower.h"
+
+#include "codegen/loops.h"
+#include "codegen/print_llvm.h"
+
+#include <algorithm>
+
+namespace diji {
+namespace {
+
+struct PrinterEntry {
+  std::string_view dialect;
+  std::string (*print)(const LoopNest& nest);
+};
+constexpr PrinterEntry kPrinters[] = {{"llvm-ir", print_llvm}};
+
+// "map_add_multiply_tanh": what profiles and cache listings show.
+std::string entry_name(const Graph& body, const KernelBody& kernel) {
+  constexpr std::string_view kRoots[] = {"map", "reduce", "dot", "convolution", "concatenate"};
+  constexpr std::size_t kLengthMax = 60;
+  std::string name(kRoots[static_cast<std::size_t>(kernel.root)]);
+  std::vector<std::string_view> seen;
+  for (const Node& node : body.nodes()) {
+    const Primitive primitive = *primitive_of(node.op);
+    const std::string_view word = node.op->name.substr(std::string_view("prim.").size());
+    if (is_view(primitive) || &node == kernel.root_node || std::ranges::find(seen, word) != seen.end()) continue;
+    if (name.size() + word.size() + 1 > kLengthMax) break;
+    seen.push_back(word);
+    name += fmt::format("_{}", word);
+  }
+  return name;
+}
+
+// What no kernel does yet, found before any text is written.
+Result<void> check_dtypes(const Graph& body) {
+  for (const Node& node : body.nodes()) {
+    const DType from = node.inputs.empty() ? DType::f32 : body.type(node.inputs[0]).dtype;
+    const DType to = body.type(node.outputs[0]).dtype;
+    const bool narrow = to == DType::f16 || to == DType::bf16;
+    // f64 or a wide integer through f32 to a 16-bit float would round twice.
+    if (*primitive_of(node.op) == Primitive::convert && narrow && (from == DType::f64 || (!is_floating(from) && bytes_of(from) > 2))) {
+      return fail(ErrorCode::unsupported, "no kernel yet converts {} to {}", name_of(from), name_of(to));
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+std::vector<std::string_view> dialects() {
+  std::vector<std::string_view> names;
+  for (const PrinterEntry& entry : kPrinters) names.push_back(entry.dialect);
+  return names;
+}
+
+Result<std::string> print_nest(const LoopNest& nest, std::string_view dialect) {
+  const auto found = std::ranges::find(kPrinters, dialect, &PrinterEntry::dialect);
+  if (found == std::end(kPrinters)) {
+    return fail(ErrorCode::unsupported, "no printer for the kernel dialect '{}'; there are: {}", dialect, fmt::join(dialects(), ", "));
+  }
+  return found->print(nest);
+}
+
+Result<std::vector<Kernel>> lower(const Graph& body, const DeviceTraits& traits) {
+  TRY(check_dtypes(body));
+  const KernelBody kernel = TRY(flatten(body));
+  std::string entry = entry_name(body, kernel);
+  std::vector<Kernel> kernels;
+  switch (kernel.root) {
+    case KernelBody::Root::map: kernels.push_back(TRY(lower_map(body, kernel, traits, std::move(entry)))); break;
+    case KernelBody::Root::reduce: kernels.push_back(TRY(lower_reduce(body, kernel, traits, std::move(entry)))); break;
+    case KernelBody::Root::dot: kernels.push_back(TRY(lower_dot(body, kernel, traits, std::move(entry)))); break;
+    case KernelBody::Root::convolution: kernels.push_back(TRY(lower_convolution(body, kernel, traits, std::move(entry)))); break;
+    case KernelBody::Root::concatenate:
+      for (std::size_t part = 0; part < kernel.programs.size(); ++part) {
+        kernels.push_back(TRY(lower_part(body, kernel, part, traits, entry)));
+      }
+      break;
+  }
+  return kernels;
+}
+
+Result<PeakKernel> peak_kernel(const DeviceTraits& traits) {
+  // Enough independent chains to cover a latency of 4 cycles on two units, few enough to stay in registers.
+  constexpr int kChains = 12;
+  const int lanes = lanes_for(traits, DType::f32);
+  LoopNest nest{.entry = "peak", .places = {DType::f32}, .grid = Dim::symbol("grid")};
+  NestBuilder b(nest);
+  const LaneType type{DType::f32, lanes};
+  std::vector<Reg> sums;
+  for (int i = 0; i < kChains; ++i) sums.push_back(b.real(i, type));
+  // Operands from memory, so that nothing is known when the kernel is compiled.
+  const Reg factor = b.load({.place = 0, .index = b.integer(0)}, type);
+  const Reg term = b.load({.place = 0, .index = b.integer(lanes)}, type);
+  sums = b.loop(b.integer(0), b.dim(Dim::symbol("rounds")), b.integer(1), sums, [&](Reg, std::span<const Reg> carried) {
+    std::vector<Reg> next;
+    for (const Reg sum : carried) next.push_back(b.fused_multiply_add(sum, factor, term));
+    return next;
+  });
+  Reg total = sums[0];
+  for (std::size_t i = 1; i < sums.size(); ++i) total = b.add(total, sums[i]);
+  const Reg row = b.multiply(b.add(b.grid_index(), b.integer(2)), b.integer(lanes));
+  b.store({.place = 0, .index = row}, total);
+  return PeakKernel{TRY(finish(std::move(nest), traits)), std::int64_t{2} * kChains * lanes};
+}
+
+}  // namespace diji

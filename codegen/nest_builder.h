@@ -1,0 +1,75 @@
+// NestBuilder: writes loop nests with the types checked and constants folded as they are written.
+#pragma once
+
+#include "codegen/loop_nest.h"
+
+#include <functional>
+#include <optional>
+#include <span>
+#include <vector>
+
+namespace diji {
+
+class NestBuilder {
+ public:
+  explicit NestBuilder(LoopNest& nest) : nest_(nest), block_(&nest.body) {}
+
+  LoopNest& nest() { return nest_; }
+  LaneType type(Reg reg) const { return nest_.type(reg); }
+
+  Reg integer(std::int64_t value, DType dtype = DType::i64, int lanes = 1);
+  Reg real(double value, LaneType type);
+  /// A number of the type's own class: 0 and 1 for booleans.
+  Reg number(double value, LaneType type);
+  /// An expression of sizes as an i64: a constant where it is one, else a size argument (each expression once).
+  Reg dim(const Dim& dim);
+  /// The constant an i64 register is known to be.
+  std::optional<std::int64_t> known(Reg reg) const;
+
+  Reg grid_index();
+  Reg add(Reg a, Reg b);
+  Reg subtract(Reg a, Reg b);
+  Reg multiply(Reg a, Reg b);
+  Reg divide(Reg a, Reg b);
+  Reg remainder(Reg a, Reg b);
+  Reg minimum(Reg a, Reg b) { return binary(NestOp::minimum, a, b); }
+  Reg maximum(Reg a, Reg b) { return binary(NestOp::maximum, a, b); }
+  Reg fused_multiply_add(Reg a, Reg b, Reg c);
+  Reg unary(NestOp op, Reg x);
+  Reg binary(NestOp op, Reg a, Reg b);
+  Reg less(Reg a, Reg b) { return compare(NestOp::less, a, b); }
+  Reg less_equal(Reg a, Reg b) { return compare(NestOp::less_equal, a, b); }
+  Reg equal(Reg a, Reg b) { return compare(NestOp::equal, a, b); }
+  Reg select(Reg condition, Reg then, Reg otherwise);
+  Reg any(Reg mask);
+  Reg convert(Reg x, DType dtype);
+  Reg bitcast(Reg x, DType dtype);
+  Reg splat(Reg x, int lanes);
+  Reg lane_numbers(LaneType type);
+  Reg fold(NestOp op, Reg vector);
+
+  struct Address {
+    Space space = Space::global;
+    int place = 0;
+    Reg index = Reg::none;
+    Reg stride = Reg::none;  ///< elements between lanes; none: 1
+    Reg mask = Reg::none;
+    bool aligned = false;
+  };
+  Reg load(const Address& address, LaneType type);
+  void store(const Address& address, Reg value);
+  void report_error(Reg condition, std::int64_t code, Reg value);
+
+  /// `body(induction, carried)` returns the next values; the results are the last ones.
+  std::vector<Reg> loop(Reg lower, Reg upper, Reg step, std::vector<Reg> initial,
+                        const std::function<std::vector<Reg>(Reg induction, std::span<const Reg> carried)>& body);
+
+ private:
+  Reg compare(NestOp op, Reg a, Reg b);
+  Reg emit(NestInstruction instruction, LaneType result);
+  LoopNest& nest_;
+  std::vector<NestInstruction>* block_;
+  std::vector<std::pair<Reg, std::int64_t>> known_;
+};
+
+}  // namespace diji

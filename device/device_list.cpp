@@ -1,0 +1,145 @@
+// The list of devices: finds plugins, asks each for its devices, opens a device once.
+#include "device/plugin.h"
+
+#include "base/log.h"
+#include "base/nearest.h"
+#include "base/thread_pool.h"
+#include "device/device.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+
+namespace diji {
+namespace {
+
+void run_parallel_for(void* context, std::int64_t count, std::int64_t grain,
+                      void (*body)(void* data, std::int64_t begin, std::int64_t end, std::int32_t worker),
+                      void* data) {
+  static_cast<ThreadPool*>(context)->parallel_for(
+      count, grain,
+      [=](std::int64_t begin, std::int64_t end, int worker) { body(data, begin, end, worker); });
+}
+
+void write_log(void*, std::int32_t level, const char* text) {
+  log_message(static_cast<LogLevel>(std::clamp(level, 0, 3)), text == nullptr ? "" : text);
+}
+
+std::uint64_t read_clock(void*) {
+  const auto now = std::chrono::steady_clock::now().time_since_epoch();
+  return static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(now).count());
+}
+
+bool is_plugin_file(const std::filesystem::path& path) {
+  const std::string file = path.filename().string();
+  return file.starts_with("libdiji_device_") && file.ends_with(".so");
+}
+
+/// The plugin files of a folder, sorted, so that the order of devices does not depend on the file system.
+Result<std::vector<std::string>> plugin_files(const std::string& folder) {
+  std::vector<std::string> files;
+  std::error_code error;
+  std::filesystem::directory_iterator entry(folder, error);
+  for (; !error && entry != std::filesystem::directory_iterator(); entry.increment(error)) {
+    if (is_plugin_file(entry->path())) files.push_back(entry->path().string());
+  }
+  if (error) return fail(ErrorCode::no_device, "DIJI_PLUGIN_PATH: folder '{}': {}", folder, error.message());
+  std::ranges::sort(files);
+  return files;
+}
+
+std::vector<std::string> split_path(std::string_view path) {
+  std::vector<std::string> folders;
+  while (!path.empty()) {
+    const std::size_t colon = std::min(path.find(':'), path.size());
+    if (colon > 0) folders.emplace_back(path.substr(0, colon));
+    path.remove_prefix(std::min(colon + 1, path.size()));
+  }
+  return folders;
+}
+
+}  // namespace
+
+DeviceList::DeviceList(std::span<const diji_device_plugin_table* const> built_in, int threads)
+    : threads_(std::make_unique<ThreadPool>(std::max(threads, 1))),
+      services_(std::make_unique<diji_host_services>()) {
+  *services_ = {sizeof(diji_host_services), threads_.get(), run_parallel_for,
+                threads_->threads(),        write_log,      read_clock};
+  for (const diji_device_plugin_table* table : built_in) {
+    auto added = take_in(Plugin::check(table, "built in"));
+    if (!added) problems_.push_back(std::move(added).error());
+  }
+  const char* path = std::getenv("DIJI_PLUGIN_PATH");
+  for (const std::string& folder : split_path(path == nullptr ? "" : path)) {
+    auto files = plugin_files(folder);
+    if (!files) {
+      problems_.push_back(std::move(files).error());
+      continue;
+    }
+    for (const std::string& file : *files) {
+      auto added = take_in(Plugin::load(file));
+      if (!added) problems_.push_back(std::move(added).error());
+    }
+  }
+}
+
+// Devices go before the plugins, services and threads that they use: the members' order sees to it.
+DeviceList::~DeviceList() = default;
+
+Result<void> DeviceList::add_plugin(const std::string& path) { return take_in(Plugin::load(path)); }
+
+Result<void> DeviceList::take_in(Result<Plugin> plugin) {
+  if (!plugin) return std::unexpected(std::move(plugin).error());
+  for (const auto& known : plugins_) {
+    if (known->name() != plugin->name()) continue;
+    return fail(ErrorCode::no_device, "plugin {}: there is a plugin named {} already ({})", plugin->origin(),
+                known->name(), known->origin());
+  }
+  plugins_.push_back(std::make_unique<Plugin>(*std::move(plugin)));
+  list_devices(*plugins_.back());
+  return {};
+}
+
+void DeviceList::list_devices(const Plugin& plugin) {
+  const auto count = plugin.device_count();
+  if (!count) {
+    problems_.push_back(count.error());
+    return;
+  }
+  for (int ordinal = 0; ordinal < *count; ++ordinal) {
+    auto info = plugin.device_info(ordinal);
+    if (!info) {
+      problems_.push_back(std::move(info).error());
+      continue;
+    }
+    entries_.push_back({fmt::format("{}:{}", plugin.name(), ordinal), &plugin, ordinal, *std::move(info)});
+  }
+}
+
+Result<Device*> DeviceList::open(std::string_view name) {
+  const std::string full = name.contains(':') ? std::string(name) : fmt::format("{}:0", name);
+  for (const auto& device : opened_) {
+    if (device->name() == full) return device.get();
+  }
+  const auto entry = std::ranges::find(entries_, full, &DeviceEntry::name);
+  if (entry == entries_.end()) return no_such_device(name);
+  opened_.push_back(TRY(Device::open(*entry, services_.get(), *threads_)));
+  return opened_.back().get();
+}
+
+std::unexpected<Error> DeviceList::no_such_device(std::string_view name) const {
+  std::vector<std::string> names;
+  for (const DeviceEntry& entry : entries_) names.push_back(entry.name);
+  std::string sentence = fmt::format("there is no device '{}'", name);
+  sentence += names.empty() ? "; there is none at all" : fmt::format("; there is {}", fmt::join(names, ", "));
+  // "cqu" is nearest to "cpu", which stands for cpu:0: compare with and without the ordinal.
+  for (const DeviceEntry& entry : entries_) names.push_back(entry.plugin->name());
+  const std::string nearest = nearest_name(name, names);
+  if (!nearest.empty()) sentence += fmt::format(" (did you mean {}?)", nearest);
+  // The device may be missing because its plugin was refused; then that is the sentence that helps.
+  for (const Error& problem : problems_) sentence += fmt::format("; not usable: {}", problem.message);
+  return fail(ErrorCode::no_device, "{}", sentence);
+}
+
+}  // namespace diji

@@ -1,0 +1,104 @@
+// Plugins: checked when they are taken in, listed, and asked for devices. A null pointer is answered for
+// here, once.
+#pragma once
+
+#include "base/error.h"
+#include "diji/device_plugin.h"
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace diji {
+
+class Device;
+class ThreadPool;
+
+/// diji_device_properties as owned values.
+struct DeviceInfo {
+  std::string name;
+  std::string vendor;
+  std::string driver_version;
+  std::string features;
+  std::string fingerprint;
+  std::string dialect;
+  std::uint64_t memory_bytes = 0;
+  std::uint32_t alignment = 64;
+  std::uint32_t vector_bytes = 4;
+  std::uint32_t vector_registers = 16;
+  bool host_visible = false;
+};
+
+/// A plugin whose table was checked: ABI, struct size, required functions.
+class Plugin {
+ public:
+  /// Copies what both sides know of the table and fills what is not offered with functions that return
+  /// DIJI_ERROR_UNSUPPORTED. Errors: no_device, naming both versions or the missing function.
+  static Result<Plugin> check(const diji_device_plugin_table* table, std::string origin);
+  /// dlopen with RTLD_NOW | RTLD_LOCAL, for good. Errors: the path, owner or mode (must belong to root or
+  /// this user and not be writable by others), a missing symbol, and what check() finds.
+  static Result<Plugin> load(const std::string& path);
+
+  const diji_device_plugin_table& table() const { return table_; }
+  const std::string& name() const { return name_; }
+  const std::string& version() const { return version_; }
+  const std::string& build_id() const { return build_id_; }
+  const std::string& origin() const { return origin_; }  ///< "built in" or the path
+  int tier() const { return tier_; }
+  Result<int> device_count() const;
+  Result<DeviceInfo> device_info(int ordinal) const;
+  /// Why this thread's last call returned `status`, in the plugin's words or, for what it does not offer, in
+  /// ours.
+  std::string last_error(diji_status status) const;
+
+ private:
+  diji_device_plugin_table table_{};
+  std::string name_, version_, build_id_, origin_;
+  int tier_ = 0;
+};
+
+/// One line of `diji devices`.
+struct DeviceEntry {
+  std::string name;  ///< "cpu:0"
+  const Plugin* plugin;
+  int ordinal;
+  DeviceInfo info;
+};
+
+/// All plugins of the process and the devices they show. Opened devices live as long as the list.
+class DeviceList {
+ public:
+  /// Built-in tables first, then libdiji_device_*.so from each folder of DIJI_PLUGIN_PATH (colon-separated).
+  /// A plugin that is refused is a problem to show, not a reason to stop: see problems().
+  DeviceList(std::span<const diji_device_plugin_table* const> built_in, int threads);
+  ~DeviceList();
+  DeviceList(const DeviceList&) = delete;
+  DeviceList& operator=(const DeviceList&) = delete;
+
+  /// A plugin named on the command line: here a refusal is an error.
+  Result<void> add_plugin(const std::string& path);
+  const std::vector<DeviceEntry>& entries() const { return entries_; }
+  const std::vector<Error>& problems() const { return problems_; }
+
+  /// "cpu", "cpu:0", "opencl:1". Opened once, then the same object. Errors: no_device, listing what exists.
+  /// One thread at a time.
+  Result<Device*> open(std::string_view name);
+  ThreadPool& threads() { return *threads_; }
+
+ private:
+  Result<void> take_in(Result<Plugin> plugin);
+  void list_devices(const Plugin& plugin);
+  std::unexpected<Error> no_such_device(std::string_view name) const;
+
+  std::unique_ptr<ThreadPool> threads_;
+  std::unique_ptr<diji_host_services> services_;
+  std::vector<std::unique_ptr<Plugin>> plugins_;
+  std::vector<DeviceEntry> entries_;
+  std::vector<std::unique_ptr<Device>> opened_;
+  std::vector<Error> problems_;
+};
+
+}  // namespace diji

@@ -1,0 +1,294 @@
+// Emission of primitives and operators with checks, inference and contents.
+#include "graph/builder.h"
+
+#include "base/check.h"
+
+#include <algorithm>
+
+namespace diji {
+
+Result<void> Builder::status() const {
+  if (error_) return std::unexpected(*error_);
+  return {};
+}
+
+ValueId Builder::fail_with(Error error) {
+  if (!error_) error_ = std::move(error);
+  return ValueId::none;
+}
+
+const Type& Builder::type(ValueId id) const {
+  static const Type kNothing{};
+  return id == ValueId::none ? kNothing : graph_.type(id);
+}
+
+std::optional<Shape> Builder::contents(ValueId id) const { return contents_of(graph_, id); }
+
+std::optional<Ints> Builder::constant_ints(ValueId id) const {
+  const auto elements = contents(id);
+  if (!elements) return std::nullopt;
+  Ints result;
+  for (const Dim& element : *elements) {
+    const auto value = element.constant();
+    if (!value) return std::nullopt;
+    result.push_back(*value);
+  }
+  return result;
+}
+
+ValueId Builder::constant(HostTensor tensor) { return graph_.add_constant(std::move(tensor)); }
+
+ValueId Builder::scalar(DType dtype, double value) {
+  return visit_dtype(dtype, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    return constant(HostTensor::of<T>({}, {static_cast<T>(value)}));
+  });
+}
+
+ValueId Builder::primitive(Primitive which, Values inputs, Attributes attributes) {
+  if (!ok()) return ValueId::none;
+  const OpDef& op = op_of(which);
+  if (auto checked = check_call(graph_, {&op, inputs, attributes}); !checked) return fail_with(checked.error());
+  auto types = infer_primitive(graph_, which, inputs, attributes);
+  if (!types) return fail_with(std::move(types).error());
+  auto contents = propagate_contents(graph_, which, inputs, attributes, (*types)[0]);
+  return graph_
+      .add_node({.op = &op, .inputs = std::move(inputs), .attributes = std::move(attributes)},
+                std::move(*types), {std::move(contents)})
+      .outputs[0];
+}
+
+ValueId Builder::map(Primitive which, std::initializer_list<ValueId> operands) {
+  if (!ok()) return ValueId::none;
+  Shape target = shape(*operands.begin());
+  for (const ValueId id : operands) target = broadcast_shapes(target, shape(id), op_of(which).name);
+  Values inputs;
+  for (const ValueId id : operands) inputs.push_back(broadcast(id, target));
+  return primitive(which, std::move(inputs), {});
+}
+
+ValueId Builder::convert(ValueId x, DType to) {
+  if (!ok() || dtype(x) == to) return x;
+  return primitive(Primitive::convert, {x}, {{"dtype", to}});
+}
+
+ValueId Builder::dims(Shape elements, DType dtype) {
+  return primitive(Primitive::dims, {}, {{"elements", std::move(elements)}, {"dtype", dtype}});
+}
+
+ValueId Builder::reshape(ValueId x, Shape to) {
+  if (!ok() || shape(x) == to) return x;
+  return primitive(Primitive::reshape, {x}, {{"shape", std::move(to)}});
+}
+
+ValueId Builder::transpose(ValueId x, Ints permutation) {
+  if (std::ranges::is_sorted(permutation) && std::ssize(permutation) == rank(x)) return x;
+  return primitive(Primitive::transpose, {x}, {{"permutation", std::move(permutation)}});
+}
+
+ValueId Builder::broadcast(ValueId x, Shape to) {
+  if (!ok() || shape(x) == to) return x;
+  if (rank(x) > std::ssize(to)) {
+    return fail(ErrorCode::mismatch, "a tensor of shape {} does not broadcast to {}", text_of(shape(x)), text_of(to));
+  }
+  Shape aligned(to.size() - shape(x).size(), Dim(1));
+  aligned.insert(aligned.end(), shape(x).begin(), shape(x).end());
+  const ValueId same_rank = reshape(x, aligned);
+  if (aligned == to) return same_rank;
+  return primitive(Primitive::broadcast, {same_rank}, {{"shape", std::move(to)}});
+}
+
+ValueId Builder::slice(ValueId x, Shape start, Shape size, Ints step) {
+  const bool whole = size == shape(x) && std::ranges::all_of(start, [](const Dim& d) { return d.is(0); }) &&
+                     std::ranges::all_of(step, [](std::int64_t s) { return s == 1; });
+  if (whole) return x;
+  return primitive(Primitive::slice, {x}, {{"start", std::move(start)}, {"size", std::move(size)}, {"step", std::move(step)}});
+}
+
+ValueId Builder::concatenate(Values parts, std::int64_t along) {
+  if (parts.size() == 1) return parts[0];
+  return primitive(Primitive::concatenate, std::move(parts), {{"axis", along}});
+}
+
+ValueId Builder::reduce(ValueId x, Reduction reduction, Ints axes) {
+  if (axes.empty()) return x;
+  std::ranges::sort(axes);
+  return primitive(Primitive::reduce, {x}, {{"axes", std::move(axes)}, {"kind", std::string(name_of(reduction))}});
+}
+
+ValueId Builder::dot_general(ValueId a, ValueId b, const DotDims& dims) {
+  return primitive(Primitive::dot_general, {a, b},
+                   {{"lhs_batch", dims.lhs_batch},
+                    {"rhs_batch", dims.rhs_batch},
+                    {"lhs_contracting", dims.lhs_contracting},
+                    {"rhs_contracting", dims.rhs_contracting}});
+}
+
+ValueId Builder::convolution(ValueId x, ValueId w, const ConvolutionDims& dims) {
+  return primitive(Primitive::convolution, {x, w},
+                   {{"strides", dims.strides},
+                    {"dilations", dims.dilations},
+                    {"pads_low", dims.pads_low},
+                    {"pads_high", dims.pads_high},
+                    {"groups", dims.groups}});
+}
+
+Values Builder::call(const OpDef& op, Values inputs, Attributes attributes, std::string name) {
+  const Values nothing(std::max<std::size_t>(op.outputs.size(), 1), ValueId::none);
+  if (!ok()) return nothing;
+  if (const auto which = primitive_of(&op)) return {primitive(*which, std::move(inputs), std::move(attributes))};
+  const OpCall call{&op, inputs, attributes};
+  auto results = infer_call(graph_, call);
+  if (!results) {
+    fail_with(std::move(results).error());
+    return nothing;
+  }
+  std::vector<Type> types;
+  std::vector<std::optional<Shape>> contents;
+  for (Value& value : *results) {
+    types.push_back(std::move(value.type));
+    contents.push_back(std::move(value.contents));
+  }
+  return graph_
+      .add_node({.op = &op, .inputs = std::move(inputs), .attributes = std::move(attributes), .name = std::move(name)},
+                std::move(types), std::move(contents))
+      .outputs;
+}
+
+ValueId Builder::fusion(Graph body, Values inputs) {
+  if (!ok()) return ValueId::none;
+  std::vector<Type> types;
+  for (const Port& port : body.outputs()) types.push_back(body.type(port.value));
+  return graph_
+      .add_node({.op = &op_of(Primitive::fusion),
+                 .inputs = std::move(inputs),
+                 .body = std::make_shared<const Graph>(std::move(body))},
+                std::move(types))
+      .outputs[0];
+}
+
+std::int64_t Builder::axis(std::int64_t axis, std::int64_t rank) {
+  if (axis < -rank || axis >= rank) {
+    fail(ErrorCode::mismatch, "axis {} is out of range for {} axes; use {}..{}", axis, rank, -rank, rank - 1);
+    return 0;
+  }
+  return axis < 0 ? axis + rank : axis;
+}
+
+Shape Builder::broadcast_shapes(const Shape& a, const Shape& b, std::string_view why) {
+  const std::size_t rank = std::max(a.size(), b.size());
+  Shape result(rank, Dim(1));
+  for (std::size_t i = 0; i < rank; ++i) {
+    const Dim left = i + a.size() < rank ? Dim(1) : a[i + a.size() - rank];
+    const Dim right = i + b.size() < rank ? Dim(1) : b[i + b.size() - rank];
+    if (left == right || right.is(1)) {
+      result[i] = left;
+    } else if (left.is(1)) {
+      result[i] = right;
+    } else if (const Bounds gap = (left - right).bounds(); gap.min > 0 || gap.max < 0) {
+      fail(ErrorCode::mismatch, "{}: shapes {} and {} do not broadcast: {} and {} on axis {}", why, text_of(a), text_of(b),
+           left.text(), right.text(), i);
+    } else {
+      // Two sizes that may or may not be equal: taken as equal (neither as 1), which every run checks.
+      graph_.require({Constraint::Kind::equal, left, right, fmt::format("{}: axis {} of {} and {}", why, i, text_of(a), text_of(b))});
+      result[i] = left.constant() ? left : right;
+    }
+  }
+  return result;
+}
+
+namespace {
+
+std::unexpected<Error> bad_call(const OpDef& op, std::string sentence) {
+  auto error = fail(ErrorCode::mismatch, "{}: {}", op.name, sentence);
+  error.error().op = std::string(op.name);
+  return error;
+}
+
+const Operand* operand_at(const OpDef& op, std::size_t i) {
+  if (i < op.inputs.size()) return &op.inputs[i];
+  const bool variadic = !op.inputs.empty() && op.inputs[op.inputs.size() - 1].mode == OperandMode::variadic;
+  return variadic ? &op.inputs[op.inputs.size() - 1] : nullptr;
+}
+
+Result<void> check_attributes(const OpCall& call) {
+  const OpDef& op = *call.op;
+  for (const auto& [name, value] : call.attributes.items()) {
+    const auto found = std::ranges::find(op.attributes, std::string_view(name), &AttributeDef::name);
+    if (found == op.attributes.end()) return bad_call(op, fmt::format("it has no attribute '{}'", name));
+    if (static_cast<AttributeKind>(value.index()) != found->kind) {
+      return bad_call(op, fmt::format("attribute '{}' must be of kind {}", name, name_of(found->kind)));
+    }
+  }
+  for (const AttributeDef& attribute : op.attributes) {
+    if (attribute.default_text.empty() && !call.attributes.has(attribute.name)) {
+      return bad_call(op, fmt::format("attribute '{}' is missing", attribute.name));
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<void> check_call(const Graph& graph, const OpCall& call) {
+  const OpDef& op = *call.op;
+  std::map<std::string_view, DType> types;
+  for (std::size_t i = 0; i < std::max(call.inputs.size(), op.inputs.size()); ++i) {
+    const Operand* operand = operand_at(op, i);
+    if (operand == nullptr) {
+      return bad_call(op, fmt::format("{} inputs given, at most {} taken", call.inputs.size(), op.inputs.size()));
+    }
+    const ValueId id = i < call.inputs.size() ? call.inputs[i] : ValueId::none;
+    if (id == ValueId::none) {
+      const bool may_be_absent = operand->mode != OperandMode::required && !(operand->mode == OperandMode::variadic && i == 0);
+      if (may_be_absent || primitive_of(&op) == Primitive::fusion) continue;
+      return bad_call(op, fmt::format("input '{}' is missing", operand->name));
+    }
+    const DType dtype = graph.type(id).dtype;
+    if (!contains(operand->dtypes, dtype)) {
+      auto error = bad_call(op, fmt::format("input '{}' cannot be {}", operand->name, name_of(dtype)));
+      error.error().dtype = std::string(name_of(dtype));
+      return error;
+    }
+    if (operand->type == "any") continue;
+    const auto [known, first] = types.emplace(operand->type, dtype);
+    if (!first && known->second != dtype) {
+      return bad_call(op, fmt::format("input '{}' is {}, another of the same type is {}", operand->name, name_of(dtype),
+                                      name_of(known->second)));
+    }
+  }
+  return check_attributes(call);
+}
+
+Result<std::vector<Value>> infer_call(const Graph& graph, const OpCall& call) {
+  TRY(check_call(graph, call));
+  if (call.op->decompose == nullptr) {
+    return fail(ErrorCode::unsupported, "{}: operators of its kind are not built yet", call.op->name);
+  }
+  Graph scratch;
+  Values inputs;
+  for (const ValueId id : call.inputs) {
+    if (id == ValueId::none) {
+      inputs.push_back(id);
+    } else if (const Value& value = graph.value(id); value.constant != nullptr) {
+      inputs.push_back(scratch.add_constant(value.constant));
+    } else {
+      inputs.push_back(scratch.add_input("", value.type));
+      scratch.set_contents(inputs.back(), value.contents);
+    }
+  }
+  Builder builder(scratch);
+  const Values outputs = call.op->decompose(builder, {call.op, inputs, call.attributes});
+  if (auto status = builder.status(); !status) {
+    if (status.error().op.empty() || status.error().op.starts_with("prim.")) status.error().op = std::string(call.op->name);
+    return in_context(call.op->name, std::move(status).error());
+  }
+  std::vector<Value> results;
+  for (const ValueId id : outputs) {
+    results.push_back(scratch.value(id));
+    if (!results.back().contents) results.back().contents = contents_of(scratch, id);
+  }
+  return results;
+}
+
+}  // namespace diji

@@ -1,0 +1,104 @@
+// The IR: a list of nodes in order, values in single assignment, named ports.
+#pragma once
+
+#include "base/dim.h"
+#include "base/host_tensor.h"
+#include "graph/op_def.h"
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace diji {
+
+enum class NodeId : std::uint32_t { none = 0xffffffff };
+
+/// What is known of a tensor before it exists.
+struct Type {
+  DType dtype = DType::f32;
+  Shape shape;
+  bool operator==(const Type&) const = default;
+};
+std::string text_of(const Type& type);  ///< "f32[N, 64]"
+
+struct Value {
+  Type type;
+  NodeId producer = NodeId::none;  ///< none: a graph input or a constant
+  std::uint32_t output = 0;        ///< which output of the producer
+  std::shared_ptr<const HostTensor> constant;
+  /// Elements of a small integer tensor as expressions, row-major: shapes, axes and pads stay exact under symbolic sizes.
+  std::optional<Shape> contents;
+};
+
+struct Node {
+  const OpDef* op = nullptr;
+  Values inputs;
+  Attributes attributes;
+  Values outputs;
+  std::string name;                   ///< of the model file, for messages; may be empty
+  std::shared_ptr<const Graph> body;  ///< of a fusion: its inputs are the node's
+};
+
+struct Port {
+  std::string name;
+  ValueId value;
+};
+
+/// An assumption under which shapes were inferred; checked at every run with the real sizes.
+struct Constraint {
+  enum class Kind : std::uint8_t { equal, less_equal };
+  Kind kind = Kind::equal;
+  Dim left, right;
+  std::string why;  ///< "add: axis 0 of both inputs"
+  bool operator==(const Constraint&) const = default;
+};
+
+/// Nodes stand in topological order: a node's inputs are inputs, constants or outputs of earlier nodes. Built through
+/// Builder, rebuilt by passes; verify() proves the rules. Copies are cheap enough (constants are shared).
+class Graph {
+ public:
+  std::string name = "graph";
+
+  const Value& value(ValueId id) const { return values_[index(id)]; }
+  const Type& type(ValueId id) const { return value(id).type; }
+  const Node& node(NodeId id) const { return nodes_[static_cast<std::size_t>(id)]; }
+  const std::vector<Node>& nodes() const { return nodes_; }
+  const std::vector<Value>& values() const { return values_; }
+  const std::vector<Port>& inputs() const { return inputs_; }
+  const std::vector<Port>& outputs() const { return outputs_; }
+  const std::vector<Constraint>& constraints() const { return constraints_; }
+  /// All symbols of the inputs' shapes, with their bounds.
+  std::map<std::string, Bounds, std::less<>> symbols() const;
+  bool is_input(ValueId id) const;
+
+  ValueId add_input(std::string port, Type type);
+  ValueId add_constant(HostTensor tensor);
+  ValueId add_constant(std::shared_ptr<const HostTensor> tensor);
+  void add_output(std::string port, ValueId id) { outputs_.push_back({std::move(port), id}); }
+  /// Appends the node; its outputs become values of these types.
+  const Node& add_node(Node node, std::vector<Type> types, std::vector<std::optional<Shape>> contents = {});
+  /// What the elements of an input are known to be.
+  void set_contents(ValueId id, std::optional<Shape> contents) { values_[index(id)].contents = std::move(contents); }
+  /// Kept once, and not at all when the bounds prove it.
+  void require(Constraint constraint);
+
+ private:
+  static std::size_t index(ValueId id) { return static_cast<std::size_t>(id); }
+  std::vector<Value> values_;
+  std::vector<Node> nodes_;
+  std::vector<Port> inputs_;
+  std::vector<Port> outputs_;
+  std::vector<Constraint> constraints_;
+};
+
+/// Elements of `id` as expressions: of a small integer constant or of a value with symbolic contents.
+std::optional<Shape> contents_of(const Graph& graph, ValueId id);
+
+/// How many nodes (and graph outputs) read each value.
+std::vector<int> reader_counts(const Graph& graph);
+
+}  // namespace diji

@@ -1,0 +1,401 @@
+// The meaning of the primitives: templates over double, int64, uint64 and bool.
+#include "graph/reference.h"
+
+#include "base/check.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <limits>
+
+namespace diji {
+namespace {
+
+using Int = std::int64_t;
+
+// The largest element type of a dtype's class.
+template <typename T>
+using Wide = std::conditional_t<std::is_same_v<T, bool>, std::uint8_t,
+                                std::conditional_t<!std::is_integral_v<T>, double,
+                                                   std::conditional_t<std::is_signed_v<T>, std::int64_t, std::uint64_t>>>;
+
+template <typename T>
+std::vector<T> zeros(Int count) {
+  return std::vector<T>(static_cast<std::size_t>(count));
+}
+
+Array empty_array(DType dtype, const StaticShape& shape) {
+  Array array{.dtype = dtype, .shape = shape, .elements = {}};
+  visit_dtype(dtype, [&](auto tag) {
+    array.elements = zeros<Wide<typename decltype(tag)::type>>(*checked_product(shape));
+  });
+  return array;
+}
+
+template <typename T>
+Result<T> apply_map(Primitive primitive, T a, T b) {
+  constexpr bool kFloat = std::is_same_v<T, double>;
+  // Unsigned arithmetic wraps; so does ours for signed integers.
+  using U = std::conditional_t<kFloat, double, std::uint64_t>;
+  switch (primitive) {
+    case Primitive::add: return static_cast<T>(static_cast<U>(a) + static_cast<U>(b));
+    case Primitive::subtract: return static_cast<T>(static_cast<U>(a) - static_cast<U>(b));
+    case Primitive::multiply: return static_cast<T>(static_cast<U>(a) * static_cast<U>(b));
+    case Primitive::maximum:
+      if constexpr (kFloat) {
+        if (std::isnan(a) || std::isnan(b)) return std::numeric_limits<double>::quiet_NaN();
+      }
+      return std::max(a, b);
+    case Primitive::divide:
+      if constexpr (kFloat) {
+        return a / b;
+      } else {
+        if (b == 0) return fail(ErrorCode::data, "integer division by zero");
+        if constexpr (std::is_signed_v<T>) {
+          if (b == -1) return static_cast<T>(0 - static_cast<U>(a));  // minimum / -1 wraps
+        }
+        return static_cast<T>(a / b);
+      }
+    case Primitive::exp:
+      if constexpr (kFloat) return std::exp(a);
+      break;
+    case Primitive::tanh:
+      if constexpr (kFloat) return std::tanh(a);
+      break;
+    case Primitive::sqrt:
+      if constexpr (kFloat) return std::sqrt(a);
+      break;
+    default: break;
+  }
+  check_failed("primitive", "a scalar map on an element type that it does not take");
+}
+
+Result<Array> map(const ReferenceCall& call) {
+  Array result = empty_array(call.dtype, call.shape);
+  const Array& first = *call.inputs[0];
+  return std::visit(
+      [&](const auto& a) -> Result<Array> {
+        using T = typename std::decay_t<decltype(a)>::value_type;
+        const auto& b = std::get<std::vector<T>>(call.inputs.back()->elements);
+        for (std::size_t i = 0; i < a.size(); ++i) {
+          if (call.primitive == Primitive::equal) {
+            std::get<std::vector<std::uint8_t>>(result.elements)[i] = a[i] == b[i] ? 1 : 0;
+          } else {
+            std::get<std::vector<T>>(result.elements)[i] = TRY(apply_map<T>(call.primitive, a[i], b[i]));
+          }
+        }
+        return std::move(result);
+      },
+      first.elements);
+}
+
+// Truncates toward zero and saturates at the ends of To; NaN gives 0.
+template <typename To>
+To saturate(double value) {
+  if (std::isnan(value)) return 0;
+  const double truncated = std::trunc(value);
+  // The first double above the largest To is a power of two, so this comparison is exact.
+  const double above = std::ldexp(1.0, std::numeric_limits<To>::digits);
+  if (truncated >= above) return std::numeric_limits<To>::max();
+  if (truncated < (std::is_signed_v<To> ? -above : 0.0)) return std::numeric_limits<To>::min();
+  return static_cast<To>(truncated);
+}
+
+// A double between which and the integer no rounding boundary of a narrower float lies (round to odd), so that the
+// final rounding is the only one.
+template <typename Integer>
+double sticky_double(Integer value) {
+  const auto near = static_cast<double>(value);
+  const double above = std::ldexp(1.0, std::numeric_limits<Integer>::digits);
+  if (near < above && static_cast<Integer>(near) == value) return near;
+  const bool too_large = near >= above || static_cast<Integer>(near) > value;
+  const double toward_zero = too_large == (value > 0) ? std::nextafter(near, 0.0) : near;
+  return std::bit_cast<double>(std::bit_cast<std::uint64_t>(toward_zero) | 1U);
+}
+
+template <typename To, typename From>
+Wide<To> convert_element(From value) {
+  if constexpr (std::is_same_v<To, bool>) {
+    return value != 0 ? 1 : 0;
+  } else if constexpr (std::is_integral_v<To>) {
+    if constexpr (std::is_same_v<From, double>) {
+      return static_cast<Wide<To>>(saturate<To>(value));
+    } else {
+      return static_cast<Wide<To>>(static_cast<To>(value));  // wraps
+    }
+  } else if constexpr (std::is_same_v<From, double>) {
+    return value;
+  } else if constexpr (std::is_same_v<From, std::uint8_t>) {
+    return value;
+  } else {
+    return sticky_double(value);
+  }
+}
+
+Array convert(const ReferenceCall& call) {
+  Array result = empty_array(call.dtype, call.shape);
+  visit_dtype(call.dtype, [&](auto tag) {
+    using To = typename decltype(tag)::type;
+    std::visit(
+        [&](const auto& from) {
+          auto& to = std::get<std::vector<Wide<To>>>(result.elements);
+          for (std::size_t i = 0; i < from.size(); ++i) to[i] = convert_element<To>(from[i]);
+        },
+        call.inputs[0]->elements);
+  });
+  return result;
+}
+
+Result<Array> move_elements(const ReferenceCall& call) {
+  const auto sources = TRY(source_indices(call));
+  Array result = empty_array(call.dtype, call.shape);
+  std::visit(
+      [&](const auto& from) {
+        auto& to = std::get<std::decay_t<decltype(from)>>(result.elements);
+        for (std::size_t i = 0; i < to.size(); ++i) to[i] = from[static_cast<std::size_t>(sources[i])];
+      },
+      call.inputs[0]->elements);
+  return result;
+}
+
+Array concatenate(const ReferenceCall& call) {
+  Array result = empty_array(call.dtype, call.shape);
+  const auto axis = static_cast<std::size_t>(call.attributes.get_or<Int>("axis", 0));
+  const auto strides = row_major_strides(call.shape);
+  Int base = 0;
+  for (const Array* part : call.inputs) {
+    std::visit(
+        [&](const auto& from) {
+          auto& to = std::get<std::decay_t<decltype(from)>>(result.elements);
+          std::size_t element = 0;
+          for_each_index(part->shape, [&](const std::vector<Int>& at) {
+            Int target = base * strides[axis];
+            for (std::size_t i = 0; i < at.size(); ++i) target += at[i] * strides[i];
+            to[static_cast<std::size_t>(target)] = from[element++];
+          });
+        },
+        part->elements);
+    base += part->shape[axis];
+  }
+  return result;
+}
+
+template <typename T>
+T reduction_start(Reduction reduction, DType dtype) {
+  if (reduction == Reduction::sum) return T{0};
+  if constexpr (std::is_same_v<T, double>) return -std::numeric_limits<double>::infinity();
+  return visit_dtype(dtype, [](auto tag) -> T {
+    using Element = typename decltype(tag)::type;
+    if constexpr (std::is_integral_v<Element>) return static_cast<T>(std::numeric_limits<Element>::min());
+    return T{0};
+  });
+}
+
+Result<Array> reduce(const ReferenceCall& call) {
+  Array result = empty_array(call.dtype, call.shape);
+  const Reduction reduction = *parse_reduction(call.attributes.get_or("kind", std::string{}));
+  const auto targets = reduce_targets(call);
+  return std::visit(
+      [&](const auto& from) -> Result<Array> {
+        using T = typename std::decay_t<decltype(from)>::value_type;
+        auto& to = std::get<std::vector<T>>(result.elements);
+        std::ranges::fill(to, reduction_start<T>(reduction, call.dtype));
+        const Primitive step = reduction == Reduction::sum ? Primitive::add : Primitive::maximum;
+        for (std::size_t i = 0; i < from.size(); ++i) {
+          T& cell = to[static_cast<std::size_t>(targets[i])];
+          cell = TRY(apply_map<T>(step, cell, from[i]));
+        }
+        return std::move(result);
+      },
+      call.inputs[0]->elements);
+}
+
+Array dot_general(const ReferenceCall& call) {
+  Array result = empty_array(call.dtype, call.shape);
+  const DotWalk walk = dot_walk(call);
+  std::visit(
+      [&](const auto& a) {
+        using T = typename std::decay_t<decltype(a)>::value_type;
+        using U = std::conditional_t<std::is_same_v<T, double>, double, std::uint64_t>;
+        const auto& b = std::get<std::vector<T>>(call.inputs[1]->elements);
+        auto& to = std::get<std::vector<T>>(result.elements);
+        for (std::size_t i = 0; i < to.size(); ++i) {
+          U sum = 0;
+          for (std::size_t k = 0; k < static_cast<std::size_t>(walk.depth); ++k) {
+            sum += static_cast<U>(a[static_cast<std::size_t>(walk.lhs_start[i] + walk.lhs_steps[k])]) *
+                   static_cast<U>(b[static_cast<std::size_t>(walk.rhs_start[i] + walk.rhs_steps[k])]);
+          }
+          to[i] = static_cast<T>(sum);
+        }
+      },
+      call.inputs[0]->elements);
+  return result;
+}
+
+Array convolution(const ReferenceCall& call) {
+  Array result = empty_array(call.dtype, call.shape);
+  auto& to = std::get<std::vector<double>>(result.elements);
+  const auto& x = call.inputs[0]->doubles();
+  const auto& w = call.inputs[1]->doubles();
+  for_each_product(call, [&](Int element, Int source, Int weight) {
+    to[static_cast<std::size_t>(element)] += x[static_cast<std::size_t>(source)] * w[static_cast<std::size_t>(weight)];
+  });
+  return result;
+}
+
+Result<Array> dims(const ReferenceCall& call) {
+  Array result = empty_array(call.dtype, call.shape);
+  const auto elements = TRY(evaluate(call.attributes.get_or("elements", Shape{}), call.bindings));
+  std::get<std::vector<Int>>(result.elements) = elements;
+  return result;
+}
+
+}  // namespace
+
+std::int64_t Array::count() const { return *checked_product(shape); }
+
+Array array_of(const HostTensor& tensor) {
+  Array array = empty_array(tensor.dtype(), tensor.shape());
+  visit_dtype(tensor.dtype(), [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    auto& to = std::get<std::vector<Wide<T>>>(array.elements);
+    std::ranges::transform(tensor.values<T>(), to.begin(), [](T value) { return static_cast<Wide<T>>(value); });
+  });
+  return array;
+}
+
+Result<HostTensor> tensor_of(const Array& array) {
+  HostTensor tensor = TRY(HostTensor::allocate(array.dtype, array.shape));
+  visit_dtype(array.dtype, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    const auto& from = std::get<std::vector<Wide<T>>>(array.elements);
+    std::ranges::transform(from, tensor.mutable_values<T>().begin(), [](auto value) { return static_cast<T>(value); });
+  });
+  return tensor;
+}
+
+void round_to_dtype(Array& array) {
+  visit_dtype(array.dtype, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    for (auto& element : std::get<std::vector<Wide<T>>>(array.elements)) {
+      element = static_cast<Wide<T>>(static_cast<T>(element));
+    }
+  });
+}
+
+std::vector<std::int64_t> row_major_strides(const StaticShape& shape) {
+  std::vector<Int> strides(shape.size(), 1);
+  for (std::size_t i = shape.size(); i-- > 1;) strides[i - 1] = strides[i] * shape[i];
+  return strides;
+}
+
+Result<std::vector<std::int64_t>> source_indices(const ReferenceCall& call) {
+  const StaticShape& from = call.inputs[0]->shape;
+  const auto from_strides = row_major_strides(from);
+  std::vector<Int> strides = from_strides;  // by result axis
+  Int start = 0;
+  switch (call.primitive) {
+    case Primitive::reshape: strides = row_major_strides(call.shape); break;
+    case Primitive::transpose: {
+      const auto permutation = call.attributes.get_or("permutation", Ints{});
+      for (std::size_t i = 0; i < strides.size(); ++i) strides[i] = from_strides[static_cast<std::size_t>(permutation[i])];
+      break;
+    }
+    case Primitive::broadcast:
+      for (std::size_t i = 0; i < strides.size(); ++i) strides[i] = from[i] == 1 ? 0 : from_strides[i];
+      break;
+    case Primitive::slice: {
+      const auto begin = TRY(evaluate(call.attributes.get_or("start", Shape{}), call.bindings));
+      const auto step = call.attributes.get_or("step", Ints{});
+      for (std::size_t i = 0; i < strides.size(); ++i) {
+        start += begin[i] * from_strides[i];
+        strides[i] = from_strides[i] * step[i];
+      }
+      break;
+    }
+    default: check_failed("primitive", "a view");
+  }
+  std::vector<Int> sources;
+  sources.reserve(static_cast<std::size_t>(*checked_product(call.shape)));
+  for_each_index(call.shape, [&](const std::vector<Int>& at) {
+    Int source = start;
+    for (std::size_t i = 0; i < at.size(); ++i) source += at[i] * strides[i];
+    sources.push_back(source);
+  });
+  return sources;
+}
+
+DotWalk dot_walk(const ReferenceCall& call) {
+  const DotDims dims = dot_dims(call.attributes);
+  const StaticShape &a = call.inputs[0]->shape, &b = call.inputs[1]->shape;
+  const auto a_strides = row_major_strides(a), b_strides = row_major_strides(b);
+  DotWalk walk;
+  StaticShape contracted;
+  for (const Int axis : dims.lhs_contracting) contracted.push_back(a[static_cast<std::size_t>(axis)]);
+  walk.depth = *checked_product(contracted);
+  for_each_index(contracted, [&](const std::vector<Int>& at) {
+    Int lhs = 0, rhs = 0;
+    for (std::size_t i = 0; i < at.size(); ++i) {
+      lhs += at[i] * a_strides[static_cast<std::size_t>(dims.lhs_contracting[i])];
+      rhs += at[i] * b_strides[static_cast<std::size_t>(dims.rhs_contracting[i])];
+    }
+    walk.lhs_steps.push_back(lhs);
+    walk.rhs_steps.push_back(rhs);
+  });
+  const Ints lhs_free = dims.lhs_free(std::ssize(a)), rhs_free = dims.rhs_free(std::ssize(b));
+  for_each_index(call.shape, [&](const std::vector<Int>& at) {
+    Int lhs = 0, rhs = 0;
+    std::size_t i = 0;
+    for (std::size_t j = 0; j < dims.lhs_batch.size(); ++j, ++i) {
+      lhs += at[i] * a_strides[static_cast<std::size_t>(dims.lhs_batch[j])];
+      rhs += at[i] * b_strides[static_cast<std::size_t>(dims.rhs_batch[j])];
+    }
+    for (const Int axis : lhs_free) lhs += at[i++] * a_strides[static_cast<std::size_t>(axis)];
+    for (const Int axis : rhs_free) rhs += at[i++] * b_strides[static_cast<std::size_t>(axis)];
+    walk.lhs_start.push_back(lhs);
+    walk.rhs_start.push_back(rhs);
+  });
+  return walk;
+}
+
+std::vector<std::int64_t> reduce_targets(const ReferenceCall& call) {
+  const auto axes = call.attributes.get_or("axes", Ints{});
+  const auto strides = row_major_strides(call.shape);
+  const StaticShape& from = call.inputs[0]->shape;
+  std::vector<Int> by_axis;  // stride in the result of each input axis
+  std::size_t kept = 0;
+  for (std::size_t i = 0; i < from.size(); ++i) {
+    const bool folded = std::ranges::find(axes, static_cast<Int>(i)) != axes.end();
+    by_axis.push_back(folded ? 0 : strides[kept++]);
+  }
+  std::vector<Int> targets;
+  for_each_index(from, [&](const std::vector<Int>& at) {
+    Int target = 0;
+    for (std::size_t i = 0; i < at.size(); ++i) target += at[i] * by_axis[i];
+    targets.push_back(target);
+  });
+  return targets;
+}
+
+Result<Array> reference(const ReferenceCall& call) {
+  Array result = TRY([&]() -> Result<Array> {
+    switch (call.primitive) {
+      case Primitive::convert: return convert(call);
+      case Primitive::dims: return dims(call);
+      case Primitive::reshape:
+      case Primitive::transpose:
+      case Primitive::broadcast:
+      case Primitive::slice: return move_elements(call);
+      case Primitive::concatenate: return concatenate(call);
+      case Primitive::reduce: return reduce(call);
+      case Primitive::dot_general: return dot_general(call);
+      case Primitive::convolution: return convolution(call);
+      case Primitive::fusion: check_failed("fusion", "the interpreter runs its body");
+      default: return map(call);
+    }
+  }());
+  if (!is_floating(result.dtype)) round_to_dtype(result);
+  return result;
+}
+
+}  // namespace diji

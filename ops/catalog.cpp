@@ -1,0 +1,31 @@
+// The one list of families.
+#include "ops/catalog.h"
+
+#include "ops/families.h"
+
+#include <algorithm>
+
+namespace diji {
+
+const std::vector<const OpDef*>& catalog() {
+  static const std::vector<const OpDef*> kAll = [] {
+    std::vector<const OpDef*> all;
+    for (const auto family : {elementwise_ops(), shape_ops(), reduction_ops(), contraction_ops()}) {
+      for (const OpDef& op : family) all.push_back(&op);
+    }
+    return all;
+  }();
+  return kAll;
+}
+
+const OpDef* find_op(std::string_view name) {
+  const auto found = std::ranges::find(catalog(), name, &OpDef::name);
+  return found == catalog().end() ? nullptr : *found;
+}
+
+const OpDef* find_onnx(std::string_view type) {
+  const auto found = std::ranges::find(catalog(), type, [](const OpDef* op) { return op->onnx.type; });
+  return found == catalog().end() ? nullptr : *found;
+}
+
+}  // namespace diji

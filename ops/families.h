@@ -1,0 +1,15 @@
+// The families of records, a file each.
+#pragma once
+
+#include "graph/op_def.h"
+
+#include <span>
+
+namespace diji {
+
+std::span<const OpDef> elementwise_ops();
+std::span<const OpDef> shape_ops();
+std::span<const OpDef> reduction_ops();
+std::span<const OpDef> contraction_ops();
+
+}  // namespace diji

@@ -1,0 +1,150 @@
+// Decomposition, constant folding, merging of equal nodes, removal of dead ones.
+#include "graph/interpreter.h"
+#include "graph/primitives.h"
+#include "passes/passes.h"
+#include "passes/rewriter.h"
+
+#include <algorithm>
+#include <unordered_map>
+
+namespace diji {
+namespace {
+
+// A folded constant may have at most this many bytes: a broadcast must not turn a scalar into megabytes of model.
+constexpr std::int64_t kFoldedBytesMax = 1 << 20;
+
+// Operators may decompose to operators; a record that decomposes to itself is a mistake that must end.
+constexpr int kDecomposeRoundsMax = 16;
+
+bool is_composed(const Graph& graph, ValueId id) {
+  if (id == ValueId::none || graph.value(id).producer == NodeId::none) return false;
+  return !primitive_of(graph.node(graph.value(id).producer).op);
+}
+
+Result<Graph> decompose_once(const Graph& graph, bool& again) {
+  return rewrite(graph, [&](Builder& builder, const Node& node, Values& inputs) -> std::optional<Values> {
+    if (primitive_of(node.op)) return std::nullopt;
+    if (node.op->decompose == nullptr) {
+      builder.fail(ErrorCode::unsupported, "operator '{}' has no decomposition: structured and host operators are not built yet", node.op->name);
+      return Values{};
+    }
+    Values outputs = node.op->decompose(builder, {node.op, inputs, node.attributes});
+    again |= std::ranges::any_of(outputs, [&](ValueId id) { return is_composed(builder.graph(), id); });
+    return outputs;
+  });
+}
+
+bool all_constant(const Graph& graph, const Values& ids) {
+  return std::ranges::all_of(ids, [&](ValueId id) { return id == ValueId::none || graph.value(id).constant != nullptr; });
+}
+
+bool fits_budget(const Type& type) {
+  const auto count = element_count(type.shape).constant();
+  return count && *count <= kFoldedBytesMax / bytes_of(type.dtype);
+}
+
+// One node on its own, run by the typed interpreter.
+Result<HostTensor> fold(const Graph& graph, const Node& node, const Values& inputs) {
+  Graph alone;
+  Values taken;
+  for (const ValueId id : inputs) taken.push_back(alone.add_constant(graph.value(id).constant));
+  Builder builder(alone);
+  const ValueId result = builder.primitive(*primitive_of(node.op), std::move(taken), node.attributes);
+  TRY(builder.status());
+  alone.add_output("y", result);
+  auto outputs = TRY(interpret(alone, {}, Arithmetic::typed));
+  return std::move(outputs[0]);
+}
+
+bool all_known(const Shape& contents) {
+  return std::ranges::all_of(contents, [](const Dim& element) { return element.constant().has_value(); });
+}
+
+}  // namespace
+
+Result<Graph> decompose(const Graph& graph, const PassOptions&) {
+  Graph result = graph;
+  bool again = true;
+  for (int round = 0; again; ++round) {
+    if (round == kDecomposeRoundsMax) return fail(ErrorCode::unsupported, "operators decompose into each other without end");
+    again = false;
+    result = TRY(decompose_once(result, again));
+  }
+  return result;
+}
+
+Result<Graph> fold_constants(const Graph& graph, const PassOptions&) {
+  return rewrite(graph, [&](Builder& builder, const Node& node, Values& inputs) -> std::optional<Values> {
+    const auto primitive = primitive_of(node.op);
+    if (!primitive || primitive == Primitive::fusion) return std::nullopt;
+    const Value& value = graph.value(node.outputs[0]);
+    const bool known = value.contents && all_known(*value.contents);
+    if (value.contents && !known) {
+      if (primitive == Primitive::dims || value.type.shape.size() != 1) return std::nullopt;
+      return Values{builder.dims(*value.contents, value.type.dtype)};
+    }
+    if (!fits_budget(value.type) || (!known && !all_constant(builder.graph(), inputs))) return std::nullopt;
+    if (known && !all_constant(builder.graph(), inputs)) {
+      Graph alone;
+      Builder b(alone);
+      const ValueId elements = b.dims(*value.contents, value.type.dtype);
+      alone.add_output("y", b.reshape(elements, value.type.shape));
+      auto folded = interpret(alone, {}, Arithmetic::typed);
+      return folded ? std::optional(Values{builder.constant(std::move((*folded)[0]))}) : std::nullopt;
+    }
+    auto folded = fold(builder.graph(), node, inputs);
+    if (!folded) return std::nullopt;  // a zero divisor stays in the graph and is reported when it runs
+    return Values{builder.constant(std::move(*folded))};
+  });
+}
+
+Result<Graph> merge_common(const Graph& graph, const PassOptions&) {
+  std::unordered_multimap<std::uint64_t, ValueId> constants;
+  std::unordered_multimap<std::uint64_t, NodeId> nodes;
+  // Equal constants (type, shape, bytes) are one, under whatever names the file had them.
+  const auto representative = [&](const Graph& fresh, ValueId id) {
+    if (id == ValueId::none || fresh.value(id).constant == nullptr) return id;
+    const HostTensor& constant = *fresh.value(id).constant;
+    const auto bytes = constant.bytes();
+    const auto key = std::hash<std::string_view>{}({reinterpret_cast<const char*>(bytes.data()), std::min<std::size_t>(bytes.size(), 4096)});
+    const auto [first, last] = constants.equal_range(key);
+    for (auto it = first; it != last; ++it) {
+      if (fresh.value(it->second).constant->same_bits(constant)) return it->second;
+    }
+    constants.emplace(key, id);
+    return id;
+  };
+  return rewrite(graph, [&](Builder& builder, const Node& node, Values& inputs) -> std::optional<Values> {
+    std::uint64_t key = std::hash<const void*>{}(node.op);
+    for (ValueId& id : inputs) {
+      id = representative(builder.graph(), id);
+      key = key * 1099511628211U + static_cast<std::uint64_t>(id);
+    }
+    const auto [first, last] = nodes.equal_range(key);
+    for (auto it = first; it != last; ++it) {
+      const Node& other = builder.graph().node(it->second);
+      const bool same = other.op == node.op && other.inputs == inputs && other.attributes == node.attributes && other.body == node.body;
+      if (same && other.outputs.size() == node.outputs.size()) return other.outputs;
+    }
+    nodes.emplace(key, static_cast<NodeId>(builder.graph().nodes().size()));
+    return std::nullopt;
+  });
+}
+
+Result<Graph> remove_dead(const Graph& graph, const PassOptions&) {
+  std::vector<bool> live(graph.values().size(), false);
+  const auto mark = [&](ValueId id) {
+    if (id != ValueId::none) live[static_cast<std::size_t>(id)] = true;
+  };
+  const auto needed = [&](const Node& node) {
+    return std::ranges::any_of(node.outputs, [&](ValueId id) { return live[static_cast<std::size_t>(id)]; });
+  };
+  for (const Port& port : graph.outputs()) mark(port.value);
+  for (std::size_t i = graph.nodes().size(); i-- > 0;) {
+    if (needed(graph.nodes()[i])) std::ranges::for_each(graph.nodes()[i].inputs, mark);
+  }
+  const auto copy = [](Builder&, const Node&, Values&) -> std::optional<Values> { return std::nullopt; };
+  return rewrite(graph, copy, needed);
+}
+
+}  // namespace diji

@@ -1,0 +1,206 @@
+// Fusion: every node that computes becomes part of one group, every group one kernel. codegen's flatten() is the judge
+// of what one kernel is, so that this pass and lowering cannot disagree.
+#include "codegen/kernel_body.h"
+#include "graph/primitives.h"
+#include "passes/passes.h"
+#include "passes/rewriter.h"
+
+#include <algorithm>
+#include <set>
+
+namespace diji {
+namespace {
+
+// Larger groups give longer kernels without fewer memory passes, and longer compile times.
+constexpr std::size_t kNodesMax = 64;
+constexpr std::size_t kInputsMax = 16;
+
+constexpr RuleInfo kFusionRules[] = {
+    {"fuse_elementwise", "element-wise producers and views join their only consumer"},
+    {"fuse_prologue", "element-wise producers join the reduction that reads them"},
+    {"fuse_epilogue", "element-wise work behind a reduction, dot product or convolution joins it"},
+};
+
+bool is_root(Primitive primitive) {
+  return primitive == Primitive::reduce || primitive == Primitive::dot_general || primitive == Primitive::convolution ||
+         primitive == Primitive::concatenate;
+}
+
+struct Group {
+  std::set<std::size_t> nodes;  // positions in the graph
+  std::size_t output = 0;       // the node whose value leaves
+  std::optional<std::size_t> root;
+};
+
+// The group as a body graph of its own; `captures` are the values it reads from outside.
+struct Extracted {
+  Graph body;
+  Values captures;
+};
+
+class Fuser {
+ public:
+  Fuser(const Graph& graph, const PassOptions& options) : graph_(graph), options_(options), member_of_(graph.nodes().size()) {}
+
+  Result<Graph> run() {
+    collect_readers();
+    for (std::size_t i = graph_.nodes().size(); i-- > 0;) assign(i);
+    std::vector<const Group*> by_output(graph_.nodes().size(), nullptr);
+    for (const Group& group : groups_) by_output[group.output] = &group;
+    const auto position = [&](const Node& node) { return static_cast<std::size_t>(&node - graph_.nodes().data()); };
+    // Captures are values of the old graph, so the map of the walk is kept here as well.
+    ValueMap map(graph_.values().size());
+    for (std::size_t i = 0; i < graph_.inputs().size(); ++i) map.set(graph_.inputs()[i].value, static_cast<ValueId>(i));
+    return rewrite(
+        graph_,
+        [&](Builder& builder, const Node& node, Values& inputs) -> std::optional<Values> {
+          const Group* group = by_output[position(node)];
+          ValueId result = ValueId::none;
+          if (group == nullptr) {
+            result = builder.primitive(*primitive_of(node.op), inputs, node.attributes);
+          } else {
+            result = emit(builder, *group, map);
+          }
+          map.set(node.outputs[0], result);
+          return Values{result};
+        },
+        [&](const Node& node) { return by_output[position(node)] != nullptr || stands_alone_[position(node)]; });
+  }
+
+ private:
+  const Node& node(std::size_t i) const { return graph_.nodes()[i]; }
+  Primitive primitive(std::size_t i) const { return *primitive_of(node(i).op); }
+
+  void collect_readers() {
+    readers_.resize(graph_.nodes().size());
+    leaves_.assign(graph_.nodes().size(), false);
+    stands_alone_.assign(graph_.nodes().size(), false);
+    for (std::size_t i = 0; i < graph_.nodes().size(); ++i) {
+      for (const ValueId id : node(i).inputs) {
+        const NodeId producer = graph_.value(id).producer;
+        if (producer != NodeId::none) readers_[static_cast<std::size_t>(producer)].insert(i);
+      }
+    }
+    for (const Port& port : graph_.outputs()) {
+      const NodeId producer = graph_.value(port.value).producer;
+      if (producer != NodeId::none) leaves_[static_cast<std::size_t>(producer)] = true;
+    }
+  }
+
+  // Where node i is computed: in the groups of its readers where that is allowed, else in a group of its own.
+  void assign(std::size_t i) {
+    const Primitive kind = primitive(i);
+    if (kind == Primitive::dims) {
+      stands_alone_[i] = true;
+      return;
+    }
+    std::set<std::size_t> groups;
+    bool needs_memory = leaves_[i];
+    for (const std::size_t reader : readers_[i]) {
+      if (stands_alone_[reader]) needs_memory = true;
+      groups.insert(member_of_[reader].begin(), member_of_[reader].end());
+    }
+    if (is_view(kind)) {
+      // A view costs nothing to repeat: each reader takes it in where it can.
+      for (const std::size_t group : groups) needs_memory |= !try_join(i, group);
+    } else {
+      const bool joined = !needs_memory && groups.size() == 1 && may_repeat_nothing(i) && try_join(i, *groups.begin());
+      needs_memory = !joined;
+    }
+    if (!needs_memory) return;
+    if (kind == Primitive::reshape) {
+      stands_alone_[i] = true;  // the same memory under another shape: no kernel at all
+      return;
+    }
+    Group group{.nodes = {i}, .output = i};
+    if (is_root(kind)) group.root = i;
+    member_of_[i].insert(groups_.size());
+    groups_.push_back(std::move(group));
+  }
+
+  // Work that a broadcast would repeat for every copy is computed once, in memory; conversions are cheaper than memory.
+  bool may_repeat_nothing(std::size_t i) const {
+    if (primitive(i) == Primitive::convert) return true;
+    std::vector<std::size_t> pending(readers_[i].begin(), readers_[i].end());
+    while (!pending.empty()) {
+      const std::size_t reader = pending.back();
+      pending.pop_back();
+      if (primitive(reader) == Primitive::broadcast) return false;
+      if (is_view(primitive(reader))) pending.insert(pending.end(), readers_[reader].begin(), readers_[reader].end());
+    }
+    return true;
+  }
+
+  bool disabled(std::string_view rule) const { return options_.disabled_rules.contains(rule); }
+
+  bool try_join(std::size_t i, std::size_t index) {
+    Group& group = groups_[index];
+    const bool root = is_root(primitive(i));
+    if (group.nodes.size() >= kNodesMax || (root && group.root)) return false;
+    if (root && (disabled("fuse_epilogue") || primitive(i) == Primitive::concatenate)) return false;
+    if (!root && disabled(group.root ? "fuse_prologue" : "fuse_elementwise")) return false;
+    Group wider = group;
+    wider.nodes.insert(i);
+    if (root) wider.root = i;
+    const Extracted extracted = extract(wider);
+    if (extracted.captures.size() > kInputsMax || !flatten(extracted.body)) return false;
+    group = std::move(wider);
+    member_of_[i].insert(index);
+    return true;
+  }
+
+  Extracted extract(const Group& group) const {
+    Extracted result;
+    ValueMap map(graph_.values().size());
+    const auto capture = [&](ValueId id) {
+      const Value& value = graph_.value(id);
+      const bool inside = value.producer != NodeId::none && group.nodes.contains(static_cast<std::size_t>(value.producer));
+      if (inside || map[id] != ValueId::none) return;
+      if (value.constant != nullptr && value.constant->count() == 1) {
+        map.set(id, result.body.add_constant(value.constant));
+      } else {
+        map.set(id, result.body.add_input(fmt::format("{}", result.captures.size()), value.type));
+        result.captures.push_back(id);
+      }
+    };
+    // Inputs first, so that a body's ports come before its nodes in the text form.
+    for (const std::size_t i : group.nodes) std::ranges::for_each(node(i).inputs, capture);
+    for (const std::size_t i : group.nodes) {
+      const Node& member = node(i);
+      const Node& copy = result.body.add_node({.op = member.op, .inputs = map.of(member.inputs), .attributes = member.attributes}, {graph_.type(member.outputs[0])});
+      map.set(member.outputs[0], copy.outputs[0]);
+    }
+    result.body.add_output("y", map[node(group.output).outputs[0]]);
+    return result;
+  }
+
+  ValueId emit(Builder& builder, const Group& group, ValueMap& map) const {
+    Extracted extracted = extract(group);
+    Values captures;
+    for (const ValueId id : extracted.captures) {
+      if (map[id] == ValueId::none) map.set(id, builder.graph().add_constant(graph_.value(id).constant));
+      captures.push_back(map[id]);
+    }
+    extracted.body.name = "body";
+    return builder.fusion(std::move(extracted.body), std::move(captures));
+  }
+
+  const Graph& graph_;
+  const PassOptions& options_;
+  std::vector<std::set<std::size_t>> readers_;
+  std::vector<bool> leaves_;        // is a graph output
+  std::vector<bool> stands_alone_;  // stays outside of kernels
+  std::vector<std::set<std::size_t>> member_of_;
+  std::vector<Group> groups_;
+};
+
+}  // namespace
+
+std::span<const RuleInfo> fusion_rules() { return kFusionRules; }
+
+Result<Graph> fuse(const Graph& graph, const PassOptions& options) {
+  // Constants that went into bodies have no reader outside any more.
+  return remove_dead(TRY(Fuser(graph, options).run()), options);
+}
+
+}  // namespace diji

@@ -1,0 +1,50 @@
+// The passes, each a function from graph to graph.
+#pragma once
+
+#include "graph/graph.h"
+
+#include <set>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace diji {
+
+struct PassOptions {
+  std::set<std::string, std::less<>> disabled_rules;  ///< names from rules()
+  std::string dump_after;                             ///< a pass name: its result is printed to stderr
+  bool verify_each = false;                           ///< verify() after every pass
+};
+
+/// Composed operators to primitives. Errors: operators whose kind is not built yet, by name.
+Result<Graph> decompose(const Graph& graph, const PassOptions& options);
+/// Nodes whose operands are constants become constants (typed interpreter), within a size budget; integer tensors known
+/// as expressions of sizes become prim.dims.
+Result<Graph> fold_constants(const Graph& graph, const PassOptions& options);
+/// The named local rules (see rules()) until none applies.
+Result<Graph> simplify(const Graph& graph, const PassOptions& options);
+/// Equal nodes (operator, operands, attributes) merge; equal constants too.
+Result<Graph> merge_common(const Graph& graph, const PassOptions& options);
+/// Nodes that no output needs go away.
+Result<Graph> remove_dead(const Graph& graph, const PassOptions& options);
+/// Groups that become one kernel each: element-wise chains and views, with a reduction, dot product or convolution at
+/// the root and element-wise work behind it.
+Result<Graph> fuse(const Graph& graph, const PassOptions& options);
+
+struct PassEntry {
+  std::string_view name;
+  Result<Graph> (*run)(const Graph& graph, const PassOptions& options);
+};
+/// The pipeline in order.
+std::span<const PassEntry> pipeline();
+Result<Graph> run_pipeline(Graph graph, const PassOptions& options);
+
+struct RuleInfo {
+  std::string_view name;
+  std::string_view doc;
+};
+std::span<const RuleInfo> fusion_rules();
+/// Every rule that can be switched off, for --disable-rule and the documentation.
+std::vector<RuleInfo> rules();
+
+}  // namespace diji

@@ -1,0 +1,61 @@
+// The walk that every rebuilding pass shares.
+#include "passes/rewriter.h"
+
+namespace diji {
+
+Values ValueMap::of(const Values& old) const {
+  Values result;
+  for (const ValueId id : old) result.push_back((*this)[id]);
+  return result;
+}
+
+namespace {
+
+Values copy_node(Builder& builder, const Graph& graph, const Node& node, const Values& inputs) {
+  std::vector<Type> types;
+  std::vector<std::optional<Shape>> contents;
+  for (const ValueId id : node.outputs) {
+    types.push_back(graph.type(id));
+    contents.push_back(graph.value(id).contents);
+  }
+  Node copy = node;
+  copy.inputs = inputs;
+  return builder.graph().add_node(std::move(copy), std::move(types), std::move(contents)).outputs;
+}
+
+}  // namespace
+
+Result<Graph> rewrite(const Graph& graph, const NodeRule& rule, const std::function<bool(const Node&)>& wanted) {
+  Graph result;
+  result.name = graph.name;
+  ValueMap map(graph.values().size());
+  for (const Port& port : graph.inputs()) {
+    map.set(port.value, result.add_input(port.name, graph.type(port.value)));
+    result.set_contents(map[port.value], graph.value(port.value).contents);
+  }
+  for (const Constraint& constraint : graph.constraints()) result.require(constraint);
+  const auto take_constant = [&](ValueId id) {
+    if (id != ValueId::none && map[id] == ValueId::none && graph.value(id).constant != nullptr) {
+      map.set(id, result.add_constant(graph.value(id).constant));
+    }
+  };
+  Builder builder(result);
+  for (const Node& node : graph.nodes()) {
+    if (wanted && !wanted(node)) continue;
+    for (const ValueId id : node.inputs) take_constant(id);
+    Values inputs = map.of(node.inputs);
+    std::optional<Values> outputs = rule(builder, node, inputs);
+    if (auto status = builder.status(); !status) {
+      return in_context(node.name.empty() ? node.op->name : std::string_view(node.name), std::move(status).error());
+    }
+    if (!outputs) outputs = copy_node(builder, graph, node, inputs);
+    for (std::size_t i = 0; i < outputs->size(); ++i) map.set(node.outputs[i], (*outputs)[i]);
+  }
+  for (const Port& port : graph.outputs()) {
+    take_constant(port.value);
+    result.add_output(port.name, map[port.value]);
+  }
+  return result;
+}
+
+}  // namespace diji

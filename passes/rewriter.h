@@ -1,0 +1,33 @@
+// Passes rebuild: a Rewriter walks an old graph in order and says what each node becomes in the new one.
+#pragma once
+
+#include "graph/builder.h"
+
+#include <functional>
+#include <optional>
+#include <vector>
+
+namespace diji {
+
+/// Values of the old graph in terms of the new one.
+class ValueMap {
+ public:
+  explicit ValueMap(std::size_t count) : ids_(count, ValueId::none) {}
+  ValueId operator[](ValueId old) const {
+    return old == ValueId::none ? ValueId::none : ids_[static_cast<std::size_t>(old)];
+  }
+  void set(ValueId old, ValueId fresh) { ids_[static_cast<std::size_t>(old)] = fresh; }
+  Values of(const Values& old) const;
+
+ private:
+  std::vector<ValueId> ids_;
+};
+
+/// What a node becomes: its outputs' values in the new graph, or nothing when it is copied as it is. `inputs` are already mapped, and a rule may change them before the copy.
+using NodeRule = std::function<std::optional<Values>(Builder& builder, const Node& node, Values& inputs)>;
+
+/// A new graph with the same ports, assumptions and name, every node through `rule` except those that `wanted` leaves out.
+/// Constants are taken over when read.
+Result<Graph> rewrite(const Graph& graph, const NodeRule& rule, const std::function<bool(const Node&)>& wanted = {});
+
+}  // namespace diji

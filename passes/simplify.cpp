@@ -1,0 +1,151 @@
+// Local rules with names: each rewrites one node where its pattern holds exactly, never beyond what IEEE arithmetic allows.
+#include "graph/primitives.h"
+#include "passes/passes.h"
+#include "passes/rewriter.h"
+
+#include <algorithm>
+
+namespace diji {
+namespace {
+
+// A rule sees the node with inputs already in the new graph, so that it meets what earlier rules made.
+struct Rule {
+  std::string_view name;
+  std::string_view doc;
+  std::optional<ValueId> (*apply)(Builder& builder, Primitive primitive, const Node& node, const Values& inputs);
+};
+
+const Node* producer(Builder& b, ValueId id, Primitive wanted) {
+  const NodeId node = b.graph().value(id).producer;
+  if (node == NodeId::none) return nullptr;
+  const Node& result = b.graph().node(node);
+  return primitive_of(result.op) == wanted ? &result : nullptr;
+}
+
+std::optional<ValueId> drop_identity(Builder& b, Primitive primitive, const Node& node, const Values& inputs) {
+  switch (primitive) {
+    case Primitive::reshape:
+    case Primitive::broadcast:
+      if (node.attributes.get_or("shape", Shape{}) == b.shape(inputs[0])) return inputs[0];
+      return std::nullopt;
+    case Primitive::transpose:
+      if (std::ranges::is_sorted(node.attributes.get_or("permutation", Ints{}))) return inputs[0];
+      return std::nullopt;
+    case Primitive::slice: {
+      const auto start = node.attributes.get_or("start", Shape{});
+      const auto step = node.attributes.get_or("step", Ints{});
+      const bool whole = node.attributes.get_or("size", Shape{}) == b.shape(inputs[0]) &&
+                         std::ranges::all_of(start, [](const Dim& d) { return d.is(0); }) &&
+                         std::ranges::all_of(step, [](std::int64_t s) { return s == 1; });
+      return whole ? std::optional(inputs[0]) : std::nullopt;
+    }
+    case Primitive::convert:
+      if (node.attributes.get_or("dtype", DType::f32) == b.dtype(inputs[0])) return inputs[0];
+      return std::nullopt;
+    default: return std::nullopt;
+  }
+}
+
+std::optional<ValueId> merge_reshapes(Builder& b, Primitive primitive, const Node& node, const Values& inputs) {
+  if (primitive != Primitive::reshape) return std::nullopt;
+  const Node* first = producer(b, inputs[0], Primitive::reshape);
+  if (first == nullptr) return std::nullopt;
+  return b.reshape(first->inputs[0], node.attributes.get_or("shape", Shape{}));
+}
+
+std::optional<ValueId> merge_broadcasts(Builder& b, Primitive primitive, const Node& node, const Values& inputs) {
+  if (primitive != Primitive::broadcast) return std::nullopt;
+  const Node* first = producer(b, inputs[0], Primitive::broadcast);
+  if (first == nullptr) return std::nullopt;
+  return b.broadcast(first->inputs[0], node.attributes.get_or("shape", Shape{}));
+}
+
+// map(broadcast(x), broadcast(y)) computes the same number many times; broadcast(map(x, y)) once.
+std::optional<ValueId> sink_broadcast(Builder& b, Primitive primitive, const Node& node, const Values& inputs) {
+  if (!is_map(primitive)) return std::nullopt;
+  const Shape target = b.shape(inputs[0]);
+  Values sources;
+  Shape common(target.size(), Dim(1));
+  for (const ValueId id : inputs) {
+    const Node* broadcast = producer(b, id, Primitive::broadcast);
+    const bool scalar = b.graph().value(id).constant != nullptr && b.graph().value(id).constant->count() == 1;
+    if (broadcast == nullptr && !scalar) return std::nullopt;
+    sources.push_back(broadcast == nullptr ? id : broadcast->inputs[0]);
+    const Shape& shape = b.shape(sources.back());
+    for (std::size_t axis = 0; axis < target.size(); ++axis) {
+      if (!shape[axis].is(1)) common[axis] = shape[axis];
+    }
+  }
+  if (common == target) return std::nullopt;
+  for (ValueId& id : sources) id = b.broadcast(id, common);
+  return b.broadcast(b.primitive(primitive, std::move(sources), node.attributes), target);
+}
+
+// A spatial axis of size 1 with kernel size 1 carries nothing: without it the innermost axis is the long one.
+std::optional<ValueId> convolution_unit_axis(Builder& b, Primitive primitive, const Node& node, const Values& inputs) {
+  if (primitive != Primitive::convolution) return std::nullopt;
+  ConvolutionDims dims = convolution_dims(node.attributes);
+  const Shape x = b.shape(inputs[0]), w = b.shape(inputs[1]);
+  const auto drop = [](auto list, std::size_t i) {
+    list.erase(list.begin() + static_cast<std::ptrdiff_t>(i));
+    return list;
+  };
+  for (std::size_t i = 0; i < dims.strides.size() && dims.strides.size() > 1; ++i) {
+    if (!x[i + 2].is(1) || !w[i + 2].is(1) || dims.pads_low[i] != 0 || dims.pads_high[i] != 0) continue;
+    const ValueId narrow_x = b.reshape(inputs[0], drop(x, i + 2)), narrow_w = b.reshape(inputs[1], drop(w, i + 2));
+    dims = {.strides = drop(dims.strides, i),
+            .dilations = drop(dims.dilations, i),
+            .pads_low = drop(dims.pads_low, i),
+            .pads_high = drop(dims.pads_high, i),
+            .groups = dims.groups};
+    const ValueId result = b.convolution(narrow_x, narrow_w, dims);
+    Shape out = b.shape(result);
+    out.insert(out.begin() + static_cast<std::ptrdiff_t>(i) + 2, Dim(1));
+    return b.reshape(result, std::move(out));
+  }
+  return std::nullopt;
+}
+
+constexpr Rule kRules[] = {
+    {"drop_identity", "a view or conversion that changes nothing is its operand", drop_identity},
+    {"merge_reshapes", "reshape of reshape is one reshape", merge_reshapes},
+    {"merge_broadcasts", "broadcast of broadcast is one broadcast", merge_broadcasts},
+    {"sink_broadcast", "element-wise work moves before the broadcast of all its operands", sink_broadcast},
+    {"convolution_unit_axis", "a spatial axis of size 1 under a kernel of size 1 is dropped", convolution_unit_axis},
+};
+
+// Rules enable each other; each round shrinks the graph or moves a broadcast down, so few rounds are needed.
+constexpr int kRoundsMax = 20;
+
+}  // namespace
+
+Result<Graph> simplify(const Graph& graph, const PassOptions& options) {
+  Graph result = graph;
+  bool changed = true;
+  for (int round = 0; changed && round < kRoundsMax; ++round) {
+    changed = false;
+    result = TRY(rewrite(result, [&](Builder& builder, const Node& node, Values& inputs) -> std::optional<Values> {
+      const auto primitive = primitive_of(node.op);
+      if (!primitive || *primitive == Primitive::fusion) return std::nullopt;
+      for (const Rule& rule : kRules) {
+        if (options.disabled_rules.contains(rule.name)) continue;
+        if (const auto replaced = rule.apply(builder, *primitive, node, inputs)) {
+          changed = true;
+          return Values{*replaced};
+        }
+      }
+      return std::nullopt;
+    }));
+    result = TRY(remove_dead(result, options));
+  }
+  return result;
+}
+
+std::vector<RuleInfo> rules() {
+  std::vector<RuleInfo> infos;
+  for (const Rule& rule : kRules) infos.push_back({rule.name, rule.doc});
+  for (const RuleInfo& rule : fusion_rules()) infos.push_back(rule);
+  return infos;
+}
+
+}  // namespace diji

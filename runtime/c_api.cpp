@@ -1,0 +1,130 @@
+// diji.h over Session.
+#include "diji/diji.h"
+
+#include "runtime/session.h"
+
+#include <algorithm>
+#include <mutex>
+
+struct diji_model {
+  std::unique_ptr<diji::Session> session;
+  std::string coverage;
+};
+
+struct diji_result {
+  std::vector<std::string> names;
+  std::vector<diji::HostTensor> outputs;
+};
+
+namespace {
+
+using diji::Error;
+using diji::ErrorCode;
+
+static_assert(static_cast<int>(diji::DType::boolean) == DIJI_BOOL, "the dtypes stand in one order on both sides");
+
+Error& last_error() {
+  thread_local Error error;
+  return error;
+}
+
+diji_status_code failed(Error error) {
+  const int code = diji::exit_code(error.code);
+  last_error() = std::move(error);
+  return static_cast<diji_status_code>(code);
+}
+
+diji_status_code usage(std::string_view sentence) { return failed(diji::fail(ErrorCode::usage, "{}", sentence).error()); }
+
+// Devices are opened once for all models of the process.
+diji::DeviceList& devices(int threads) {
+  static diji::DeviceList list(diji::built_in_plugins(), threads > 0 ? threads : diji::usable_cores());
+  return list;
+}
+
+diji::Result<diji::HostTensor> tensor_of(const diji_tensor_view& view) {
+  if (view.name == nullptr) return diji::fail(ErrorCode::usage, "an input without a name");
+  if (view.dtype > DIJI_BOOL) return diji::fail(ErrorCode::usage, "input '{}': {} is not a dtype", view.name, static_cast<int>(view.dtype));
+  if ((view.rank > 0 && view.shape == nullptr) || (view.data_bytes > 0 && view.data == nullptr)) {
+    return diji::fail(ErrorCode::usage, "input '{}': a null pointer", view.name);
+  }
+  diji::HostTensor tensor = TRY(diji::HostTensor::allocate(static_cast<diji::DType>(view.dtype), diji::StaticShape(view.shape, view.shape + view.rank)));
+  if (tensor.bytes().size() != view.data_bytes) {
+    return diji::fail(ErrorCode::mismatch, "input '{}': {} bytes given, {} wanted for shape {} of {}", view.name, view.data_bytes, tensor.bytes().size(), diji::text_of(tensor.shape()), name_of(tensor.dtype()));
+  }
+  const auto* bytes = static_cast<const std::byte*>(view.data);
+  std::copy(bytes, bytes + view.data_bytes, tensor.mutable_bytes().begin());
+  return tensor;
+}
+
+}  // namespace
+
+const char* diji_error_message(void) { return last_error().message.c_str(); }
+const char* diji_error_code(void) { return diji::name_of(last_error().code).data(); }
+const char* diji_error_file(void) { return last_error().file.c_str(); }
+int64_t diji_error_offset(void) { return last_error().offset; }
+const char* diji_version(void) { return DIJI_VERSION; }
+
+diji_status_code diji_model_load(const char* path, const diji_load_options* options, diji_model** model) {
+  if (path == nullptr || model == nullptr) return usage("diji_model_load: a null pointer");
+  if (options != nullptr && options->struct_size < sizeof(diji_load_options)) return usage("diji_model_load: struct_size is too small");
+  diji::SessionOptions session_options;
+  if (options != nullptr) {
+    if (options->device != nullptr) session_options.device = options->device;
+    session_options.memory_limit_bytes = options->memory_limit_bytes;
+  }
+  auto session = diji::Session::open(devices(options == nullptr ? 0 : options->threads), path, session_options);
+  if (!session) return failed(std::move(session).error());
+  std::string coverage = (*session)->coverage().line();
+  *model = new diji_model{std::move(*session), std::move(coverage)};
+  return DIJI_STATUS_OK;
+}
+
+void diji_model_free(diji_model* model) { delete model; }
+
+size_t diji_model_input_count(const diji_model* model) { return model->session->graph().inputs().size(); }
+size_t diji_model_output_count(const diji_model* model) { return model->session->graph().outputs().size(); }
+
+const char* diji_model_input_name(const diji_model* model, size_t index) {
+  const auto& ports = model->session->graph().inputs();
+  return index < ports.size() ? ports[index].name.c_str() : nullptr;
+}
+
+const char* diji_model_output_name(const diji_model* model, size_t index) {
+  const auto& ports = model->session->graph().outputs();
+  return index < ports.size() ? ports[index].name.c_str() : nullptr;
+}
+
+const char* diji_model_coverage(const diji_model* model) { return model->coverage.c_str(); }
+
+diji_status_code diji_model_run(diji_model* model, const diji_tensor_view* inputs, size_t input_count, diji_result** result) {
+  if (model == nullptr || result == nullptr || (input_count > 0 && inputs == nullptr)) return usage("diji_model_run: a null pointer");
+  std::map<std::string, diji::HostTensor> tensors;
+  for (size_t i = 0; i < input_count; ++i) {
+    auto tensor = tensor_of(inputs[i]);
+    if (!tensor) return failed(std::move(tensor).error());
+    if (!tensors.emplace(inputs[i].name, std::move(*tensor)).second) return usage(fmt::format("input '{}' is given twice", inputs[i].name));
+  }
+  auto outputs = model->session->run(tensors);
+  if (!outputs) return failed(std::move(outputs).error());
+  auto owned = std::make_unique<diji_result>();
+  for (const diji::Port& port : model->session->graph().outputs()) owned->names.push_back(port.name);
+  owned->outputs = std::move(*outputs);
+  *result = owned.release();
+  return DIJI_STATUS_OK;
+}
+
+void diji_result_free(diji_result* result) { delete result; }
+
+diji_status_code diji_result_output(const diji_result* result, size_t index, diji_tensor_view* output) {
+  if (result == nullptr || output == nullptr) return usage("diji_result_output: a null pointer");
+  if (index >= result->outputs.size()) return usage(fmt::format("output {} of {}", index, result->outputs.size()));
+  const diji::HostTensor& tensor = result->outputs[index];
+  *output = {.name = result->names[index].c_str(),
+             .dtype = static_cast<diji_dtype>(tensor.dtype()),
+             .shape = tensor.shape().data(),
+             .rank = tensor.shape().size(),
+             .data = tensor.bytes().data(),
+             .data_bytes = tensor.bytes().size()};
+  return DIJI_STATUS_OK;
+}

@@ -1,0 +1,196 @@
+// Entries: "DIJIKRN1", checksum of the rest, lengths and strings, blob.
+#include "runtime/compile_cache.h"
+
+#include "base/files.h"
+#include "base/log.h"
+#include "base/reader.h"
+
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+namespace diji {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kMagic = "DIJIKRN1";
+constexpr std::string_view kSuffix = ".kernel";
+
+struct Entry {
+  std::string kernel, device;
+  std::span<const std::byte> blob;
+};
+
+void append(std::vector<std::byte>& out, std::span<const std::byte> bytes) { out.insert(out.end(), bytes.begin(), bytes.end()); }
+void append_number(std::vector<std::byte>& out, std::uint64_t value) { append(out, std::as_bytes(std::span(&value, 1))); }
+void append_text(std::vector<std::byte>& out, std::string_view text) {
+  append_number(out, text.size());
+  append(out, std::as_bytes(std::span(text)));
+}
+
+std::vector<std::byte> serialise(std::string_view kernel, std::string_view device, std::span<const std::byte> blob) {
+  std::vector<std::byte> body;
+  append_text(body, kernel);
+  append_text(body, device);
+  append_number(body, blob.size());
+  append(body, blob);
+  std::vector<std::byte> file;
+  append(file, std::as_bytes(std::span(kMagic)));
+  append_number(file, XXH3_64bits(body.data(), body.size()));
+  append(file, body);
+  return file;
+}
+
+Result<Entry> parse(std::span<const std::byte> bytes, const std::string& name) {
+  Reader reader(bytes, name);
+  if (TRY(reader.text(kMagic.size(), "magic")) != kMagic) return reader.malformed_at(0, "not a cache entry of this version");
+  const auto checksum = TRY(reader.number<std::uint64_t>("checksum"));
+  const auto body = bytes.subspan(bytes.size() - reader.remaining());
+  if (XXH3_64bits(body.data(), body.size()) != checksum) return reader.malformed("the checksum does not fit the contents");
+  Entry entry;
+  entry.kernel = TRY(reader.text(TRY(reader.number<std::uint64_t>("length")), "kernel name"));
+  entry.device = TRY(reader.text(TRY(reader.number<std::uint64_t>("length")), "device"));
+  entry.blob = TRY(reader.take(TRY(reader.number<std::uint64_t>("length")), "blob"));
+  if (!reader.at_end()) return reader.malformed("bytes after the end");
+  return entry;
+}
+
+// Why the folder's contents cannot be trusted, or "".
+std::string distrust(const fs::path& folder) {
+  struct stat info {};
+  if (::stat(folder.c_str(), &info) != 0) return "cannot be looked at";
+  if (!S_ISDIR(info.st_mode)) return "is not a folder";
+  if (info.st_uid != ::geteuid()) return fmt::format("belongs to user {}", info.st_uid);
+  if ((info.st_mode & (S_IWGRP | S_IWOTH)) != 0) return "can be written by others";
+  return "";
+}
+
+struct Found {
+  fs::path path;
+  fs::file_time_type used;
+  std::uint64_t bytes = 0;
+};
+
+std::vector<Found> files_of(const fs::path& folder) {
+  std::vector<Found> found;
+  std::error_code status;
+  for (fs::directory_iterator it(folder, status), end; !status && it != end; it.increment(status)) {
+    std::error_code ignored;
+    if (it->path().extension() != kSuffix || !it->is_regular_file(ignored)) continue;
+    found.push_back({it->path(), it->last_write_time(ignored), it->file_size(ignored)});
+  }
+  std::ranges::sort(found, {}, &Found::path);
+  return found;
+}
+
+}  // namespace
+
+fs::path CompileCache::default_folder() {
+  const auto variable = [](const char* name) -> std::string_view {
+    const char* value = std::getenv(name);
+    return value == nullptr ? std::string_view() : value;
+  };
+  if (const auto folder = variable("DIJI_CACHE_DIR"); !folder.empty()) return folder == "off" ? fs::path() : fs::path(folder);
+  if (const auto cache = variable("XDG_CACHE_HOME"); !cache.empty()) return fs::path(cache) / "diji" / "kernels";
+  if (const auto home = variable("HOME"); !home.empty()) return fs::path(home) / ".cache" / "diji" / "kernels";
+  return {};
+}
+
+CompileCache::CompileCache(fs::path folder) : folder_(std::move(folder)) {}
+
+std::string CompileCache::key_of(std::string_view text, std::string_view fingerprint) {
+  // The text is all that the generator puts into a kernel, so its version is in the text; the build version covers the
+  // format of entries.
+  const std::string all = fmt::format("{}\n{}\n{}", DIJI_VERSION, fingerprint, text);
+  const XXH128_hash_t hash = XXH3_128bits(all.data(), all.size());
+  return fmt::format("{:016x}{:016x}", hash.high64, hash.low64);
+}
+
+void CompileCache::warn_once(std::string_view sentence) {
+  if (!warned_.exchange(true)) warn("compile cache {}: {}; kernels are compiled again each time", folder_.string(), sentence);
+}
+
+bool CompileCache::usable() {
+  if (folder_.empty()) return false;
+  if (const int known = state_.load(); known != 0) return known == 1;
+  std::error_code status;
+  const mode_t previous = ::umask(077);
+  fs::create_directories(folder_, status);
+  ::umask(previous);
+  const std::string reason = status ? status.message() : distrust(folder_);
+  if (!reason.empty()) warn_once(reason);
+  state_ = reason.empty() ? 1 : 2;
+  return reason.empty();
+}
+
+std::optional<std::vector<std::byte>> CompileCache::find(const std::string& key, std::string_view fingerprint) {
+  if (!usable()) return std::nullopt;
+  const fs::path path = folder_ / (key + std::string(kSuffix));
+  const auto bytes = read_file(path);
+  if (!bytes) return std::nullopt;
+  const auto entry = parse(*bytes, path.string());
+  if (!entry) {
+    warn("{}; the entry is compiled again", entry.error().message);
+    return std::nullopt;
+  }
+  if (entry->device != fingerprint) return std::nullopt;
+  std::error_code ignored;  // the time of last use, for pruning
+  fs::last_write_time(path, fs::file_time_type::clock::now(), ignored);
+  return std::vector<std::byte>(entry->blob.begin(), entry->blob.end());
+}
+
+void CompileCache::store(const std::string& key, std::string_view kernel, std::string_view fingerprint, std::span<const std::byte> blob) {
+  if (!usable()) return;
+  const auto written = write_file_atomically(folder_ / (key + std::string(kSuffix)), serialise(kernel, fingerprint, blob));
+  if (!written) warn_once(written.error().message);
+}
+
+Result<std::vector<CacheEntry>> CompileCache::list() const {
+  std::vector<CacheEntry> entries;
+  std::error_code status;
+  if (folder_.empty() || !fs::exists(folder_, status)) return entries;
+  if (const std::string reason = distrust(folder_); !reason.empty()) {
+    return fail(ErrorCode::io, "compile cache {}: {}", folder_.string(), reason);
+  }
+  for (const Found& file : files_of(folder_)) {
+    CacheEntry entry{.key = file.path.stem().string(), .bytes = file.bytes};
+    const auto bytes = read_file(file.path);
+    const auto parsed = bytes ? parse(*bytes, file.path.string()) : Result<Entry>(std::unexpected(bytes.error()));
+    if (parsed) {
+      entry.kernel = parsed->kernel;
+      entry.device = parsed->device;
+    } else {
+      entry.problem = parsed.error().message;
+    }
+    entries.push_back(std::move(entry));
+  }
+  return entries;
+}
+
+Result<int> CompileCache::prune(std::uint64_t bytes_max) {
+  const auto entries = TRY(list());
+  int removed = 0;
+  std::error_code ignored;
+  for (const CacheEntry& entry : entries) {
+    if (!entry.problem.empty()) removed += fs::remove(folder_ / (entry.key + std::string(kSuffix)), ignored) ? 1 : 0;
+  }
+  auto files = files_of(folder_);
+  std::ranges::sort(files, {}, &Found::used);
+  std::uint64_t total = 0;
+  for (const Found& file : files) total += file.bytes;
+  for (const Found& file : files) {
+    if (total <= bytes_max) break;
+    total -= file.bytes;
+    removed += fs::remove(file.path, ignored) ? 1 : 0;
+  }
+  return removed;
+}
+
+}  // namespace diji

@@ -1,0 +1,36 @@
+// Graph to Executable: passes, lowering, the compile cache, the device's compiler.
+#pragma once
+
+#include "passes/passes.h"
+#include "runtime/compile_cache.h"
+#include "runtime/executable.h"
+
+#include <memory>
+
+namespace diji {
+
+/// Errors: operators without a kernel on this device (unsupported), the device's compiler (device).
+Result<std::shared_ptr<const Executable>> compile(Graph graph, Device& device, CompileCache& cache, const PassOptions& options);
+
+/// Kernels for one device, by text: from the cache, else compiled (in parallel) and stored there.
+class KernelBuilder {
+ public:
+  KernelBuilder(Device& device, CompileCache& cache) : device_(device), cache_(cache) {}
+  /// The number of the module that will hold this kernel; equal texts share one.
+  std::size_t add(const Kernel& kernel);
+  Result<std::vector<Module>> build();
+  int compiled() const { return compiled_; }
+
+ private:
+  struct Wanted {
+    std::string entry, text, key;
+  };
+  Device& device_;
+  CompileCache& cache_;
+  std::vector<Wanted> wanted_;
+  int compiled_ = 0;
+};
+
+DeviceTraits traits_of(const Device& device);
+
+}  // namespace diji

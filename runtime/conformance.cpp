@@ -1,0 +1,165 @@
+// Operators on a device against the interpreter.
+#include "runtime/conformance.h"
+
+#include "graph/builder.h"
+#include "graph/error_bound.h"
+#include "graph/interpreter.h"
+#include "runtime/compiler.h"
+
+#include <cmath>
+
+namespace diji {
+namespace {
+
+double ulp_at(double value, DType dtype) {
+  const double magnitude = std::fabs(value);
+  const int exponent = magnitude == 0 ? -1022 : std::ilogb(magnitude);
+  const int smallest = dtype == DType::f64 ? -1022 : dtype == DType::f16 ? -14 : -126;
+  return std::ldexp(1.0, std::max(exponent, smallest) - info(dtype).mantissa_bits);
+}
+
+// Rounded to the dtype: a truth beyond its range is the infinity that a kernel rightly gives.
+double representable(double value, DType dtype) {
+  switch (dtype) {
+    case DType::f32: return static_cast<double>(static_cast<float>(value));
+    case DType::f16: return static_cast<double>(Float16(value));
+    case DType::bf16: return static_cast<double>(BFloat16(value));
+    default: return value;
+  }
+}
+
+struct Element {
+  double got, truth, bound;
+};
+
+// Whether a float may stand for the truth; the share of the bound it used.
+double share_of_bound(const Element& e, DType dtype) {
+  if (std::isnan(e.truth)) return std::isnan(e.got) ? 0 : HUGE_VAL;
+  if (!std::isfinite(e.bound)) return 0;  // nothing is promised: a divisor that may be zero
+  if (std::isinf(e.got) || std::isinf(e.truth)) {
+    const bool may_overflow = std::isinf(representable(std::fabs(e.truth) + e.bound, dtype));
+    return e.got == e.truth || (may_overflow && !std::isnan(e.got) && std::signbit(e.got) == std::signbit(e.truth)) ? 0 : HUGE_VAL;
+  }
+  const double error = std::fabs(e.got - e.truth);
+  if (std::isnan(error)) return HUGE_VAL;
+  return error == 0 ? 0 : error / e.bound;
+}
+
+Graph graph_of(const OpDef& op, const Sample& sample, std::vector<HostTensor>& fed, Result<void>& status) {
+  Graph graph;
+  graph.name = std::string(op.name);
+  Values inputs;
+  for (std::size_t i = 0; i < sample.inputs.size(); ++i) {
+    const HostTensor& tensor = sample.inputs[i];
+    if (i < sample.constant.size() && sample.constant[i]) {
+      inputs.push_back(graph.add_constant(tensor));
+    } else {
+      // Symbolic sizes, as in a model: the kernel that is tested is the one that users get.
+      Shape shape;
+      for (std::size_t axis = 0; axis < tensor.shape().size(); ++axis) shape.emplace_back(tensor.shape()[axis]);
+      inputs.push_back(graph.add_input(fmt::format("input_{}", i), {tensor.dtype(), shape}));
+      fed.push_back(tensor);
+    }
+  }
+  Builder builder(graph);
+  const Values outputs = builder.call(op, std::move(inputs), sample.attributes);
+  status = builder.status();
+  for (const ValueId id : outputs) {
+    if (id != ValueId::none) graph.add_output(fmt::format("output_{}", graph.outputs().size()), id);
+  }
+  return graph;
+}
+
+Result<Comparison> run_sample(Device& device, CompileCache& cache, const OpDef& op, const Sample& sample) {
+  std::vector<HostTensor> fed;
+  Result<void> status;
+  const Graph graph = graph_of(op, sample, fed, status);
+  TRY(std::move(status));
+  const auto truth = TRY(interpret_with_bounds(graph, fed));
+  const auto executable = TRY(compile(graph, device, cache, {.verify_each = true}));
+  const auto context = TRY(ExecutionContext::create(executable, device.default_pool()));
+  const auto got = TRY(context->run(fed));
+  Comparison worst;
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    Comparison one = compare_with_truth(got[i], truth[i].value, truth[i].bound);
+    one.worst_ulp = std::max(one.worst_ulp, worst.worst_ulp);
+    one.worst_share = std::max(one.worst_share, worst.worst_share);
+    if (!worst.ok) one.problem = worst.problem;
+    one.ok &= worst.ok;
+    worst = std::move(one);
+  }
+  return worst;
+}
+
+}  // namespace
+
+Comparison compare_with_truth(const HostTensor& got, const HostTensor& truth, const HostTensor& bound) {
+  Comparison result;
+  if (got.shape() != truth.shape()) return {.ok = false, .problem = fmt::format("shape {}, wanted {}", text_of(got.shape()), text_of(truth.shape()))};
+  const bool floating = is_floating(got.dtype());
+  if (!floating && !bound.count()) return result;
+  for (std::int64_t i = 0; i < got.count(); ++i) {
+    const Element e{got.as_double(i), truth.as_double(i), bound.values<double>()[static_cast<std::size_t>(i)]};
+    const double share = floating ? share_of_bound(e, got.dtype()) : std::fabs(e.got - e.truth) <= e.bound ? 0 : HUGE_VAL;
+    if (floating && std::isfinite(e.got) && std::isfinite(e.truth)) {
+      result.worst_ulp = std::max(result.worst_ulp, std::fabs(e.got - e.truth) / ulp_at(e.truth, got.dtype()));
+    }
+    result.worst_share = std::max(result.worst_share, share);
+    if (share <= 1 || !result.ok) continue;
+    result.ok = false;
+    result.problem = fmt::format("element {}: got {}, true value {}, proven bound {:.3g}", i, e.got, e.truth, e.bound);
+  }
+  // 64-bit integers are compared exactly, beyond what a double can tell apart.
+  if (!floating && result.ok && got.dtype() == truth.dtype() && result.worst_share == 0) {
+    bool exact = true;
+    for (const double b : bound.values<double>()) exact &= b == 0;
+    if (exact && !got.same_bits(truth)) return {.ok = false, .problem = "integers differ"};
+  }
+  return result;
+}
+
+Comparison compare_with_tolerance(const HostTensor& got, const HostTensor& wanted, double rtol, double atol) {
+  Comparison result;
+  if (got.dtype() != wanted.dtype() || got.shape() != wanted.shape()) {
+    return {.ok = false,
+            .problem = fmt::format("{}{}, wanted {}{}", name_of(got.dtype()), text_of(got.shape()), name_of(wanted.dtype()), text_of(wanted.shape()))};
+  }
+  const bool floating = is_floating(got.dtype());
+  if (!floating) {
+    if (got.same_bits(wanted)) return result;
+    result.ok = false;
+  }
+  for (std::int64_t i = 0; i < got.count(); ++i) {
+    const double a = got.as_double(i), b = wanted.as_double(i);
+    if (a == b || (std::isnan(a) && std::isnan(b))) continue;
+    const double error = std::fabs(a - b);
+    result.max_abs_error = std::max(result.max_abs_error, std::isnan(error) ? HUGE_VAL : error);
+    result.max_rel_error = std::max(result.max_rel_error, std::isnan(error) ? HUGE_VAL : error / std::fabs(b));
+    if (floating && error <= atol + rtol * std::fabs(b)) continue;
+    result.ok = false;
+    if (result.problem.empty()) result.problem = fmt::format("element {}: got {}, wanted {}", i, a, b);
+  }
+  return result;
+}
+
+VerifyRow verify_operator(Device& device, CompileCache& cache, const OpDef& op, DType dtype) {
+  VerifyRow row{.op = std::string(op.name), .dtype = dtype, .device = device.name()};
+  for (const Sample& sample : op.samples(dtype)) {
+    ++row.cases;
+    const auto compared = run_sample(device, cache, op, sample);
+    if (!compared && compared.error().code == ErrorCode::unsupported) {
+      ++row.unsupported;
+      if (row.problem.empty()) row.problem = compared.error().message;
+      continue;
+    }
+    if (compared && compared->ok) {
+      row.worst_ulp = std::max(row.worst_ulp, compared->worst_ulp);
+      row.worst_share = std::max(row.worst_share, compared->worst_share);
+      continue;
+    }
+    if (row.failed++ == 0) row.problem = fmt::format("{}: {}", sample.label, compared ? compared->problem : compared.error().message);
+  }
+  return row;
+}
+
+}  // namespace diji

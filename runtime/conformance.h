@@ -1,0 +1,41 @@
+// Conformance: every operator on a device against the float64 interpreter, within the proven bound.
+#pragma once
+
+#include "device/device.h"
+#include "graph/op_def.h"
+#include "runtime/compile_cache.h"
+
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace diji {
+
+/// One line of `diji verify`.
+struct VerifyRow {
+  std::string op;
+  DType dtype = DType::f32;
+  std::string device;
+  int cases = 0;
+  int failed = 0;
+  int unsupported = 0;          ///< refused by name, with the reason below
+  double worst_ulp = 0;         ///< largest error in units of the last place of the true value
+  double worst_share = 0;       ///< largest error as a share of the proven bound; above 1 is a failure
+  std::string problem;          ///< the first failure or refusal: sample, element, got, wanted, bound
+};
+
+/// All samples of `op` whose first operand may be `dtype`.
+VerifyRow verify_operator(Device& device, CompileCache& cache, const OpDef& op, DType dtype);
+
+/// How `got` (as a kernel made it) compares with the truth; floats element by element against `bound`.
+struct Comparison {
+  bool ok = true;
+  double worst_ulp = 0, worst_share = 0, max_abs_error = 0, max_rel_error = 0;
+  std::string problem;
+};
+Comparison compare_with_truth(const HostTensor& got, const HostTensor& truth, const HostTensor& bound);
+/// |a − b| ≤ atol + rtol·|b|, exact for integers and booleans; NaN equals NaN. For tensors from elsewhere.
+Comparison compare_with_tolerance(const HostTensor& got, const HostTensor& wanted, double rtol, double atol);
+
+}  // namespace diji

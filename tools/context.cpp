@@ -1,0 +1,43 @@
+// The common options become devices, threads and a log level.
+#include "tools/context.h"
+
+#include "base/log.h"
+#include "base/thread_pool.h"
+#include "runtime/session.h"
+
+#include <algorithm>
+#include <array>
+
+namespace diji::tools {
+namespace {
+
+constexpr std::int64_t kThreadsMax = 1024;
+constexpr std::array<std::string_view, 4> kLogLevels = {"error", "warning", "info", "debug"};
+
+}  // namespace
+
+Result<Context> Context::create(const Arguments& arguments) {
+  Context context;
+  context.json_ = arguments.has("--json");
+  context.device_name_ = arguments.text("--device", default_device());
+  context.threads_ = static_cast<int>(TRY(arguments.integer("--threads", usable_cores(), 1, kThreadsMax)));
+  const auto level = TRY(arguments.choice("--log-level", kLogLevels, static_cast<std::size_t>(LogLevel::warning)));
+  set_log_level(static_cast<LogLevel>(level));
+  return context;
+}
+
+Result<DeviceList*> Context::devices(const Arguments& arguments) {
+  if (devices_ == nullptr) {
+    auto list = std::make_unique<DeviceList>(built_in_plugins(), threads_);
+    for (const std::string& path : arguments.all(kPluginOption.name)) TRY(list->add_plugin(path));
+    devices_ = std::move(list);
+  }
+  return devices_.get();
+}
+
+Result<Device*> Context::device(const Arguments& arguments) {
+  DeviceList* list = TRY(devices(arguments));
+  return list->open(device_name_);
+}
+
+}  // namespace diji::tools

@@ -1,0 +1,33 @@
+// What every verb works with: the common options, read once, and the devices, listed when first asked for.
+#pragma once
+
+#include "device/device.h"
+#include "tools/arguments.h"
+
+#include <memory>
+#include <string>
+
+namespace diji::tools {
+
+class Context {
+ public:
+  /// Sets the log level. Errors: usage.
+  static Result<Context> create(const Arguments& arguments);
+
+  bool json() const { return json_; }
+  /// --device, else DIJI_DEVICE, else "cpu".
+  const std::string& device_name() const { return device_name_; }
+  /// Built-in plugins, DIJI_PLUGIN_PATH, and each --plugin of a verb that takes it; a refusal of those is an error.
+  Result<DeviceList*> devices(const Arguments& arguments);
+  /// The device of device_name(), opened. Errors: no_device, listing what exists.
+  Result<Device*> device(const Arguments& arguments);
+
+ private:
+  Context() = default;
+  bool json_ = false;
+  std::string device_name_;
+  int threads_ = 1;
+  std::unique_ptr<DeviceList> devices_;
+};
+
+}  // namespace diji::tools
