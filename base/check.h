@@ -1,4 +1,5 @@
-// CHECK for the programmer's own mistakes: what a user, a file, a network or a device can cause is an Error instead.
+// CHECK for the programmer's own mistakes: what a user, a file, a network or a device can cause is an Error
+// instead.
 #pragma once
 
 #include <source_location>
@@ -12,9 +13,9 @@ namespace diji {
 
 }  // namespace diji
 
-#define CHECK(condition, why)                                   \
-  do {                                                          \
-    if (!(condition)) ::diji::check_failed(#condition, (why));  \
+#define CHECK(condition, why)                                  \
+  do {                                                         \
+    if (!(condition)) ::diji::check_failed(#condition, (why)); \
   } while (false)
 
 #ifdef NDEBUG

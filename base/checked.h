@@ -28,8 +28,8 @@ template <typename T>
   return result;
 }
 
-/// The number of elements of a shape; nothing when a size is negative or the product does not fit. A zero anywhere
-/// gives zero, whatever the other sizes are.
+/// The number of elements of a shape; nothing when a size is negative or the product does not fit. A zero
+/// anywhere gives zero, whatever the other sizes are.
 [[nodiscard]] constexpr std::optional<std::int64_t> checked_product(std::span<const std::int64_t> sizes) {
   bool empty = false;
   for (const std::int64_t size : sizes) {

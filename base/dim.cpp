@@ -25,14 +25,10 @@ Interval interval_of(const Atom& atom) {
   if (atom.kind == AtomKind::symbol) return {atom.bounds.min, atom.bounds.max};
   const auto operand = [&](std::size_t i) { return Dim::Expression::of(atom.operands[i]).interval; };
   switch (atom.kind) {
-    case AtomKind::floordiv:
-      return floor_quotient(operand(0), operand(1));
-    case AtomKind::mod:
-      return floor_remainder(operand(0), operand(1));
-    case AtomKind::select:
-      return hull(operand(2), operand(3));
-    default:
-      break;
+    case AtomKind::floordiv: return floor_quotient(operand(0), operand(1));
+    case AtomKind::mod: return floor_remainder(operand(0), operand(1));
+    case AtomKind::select: return hull(operand(2), operand(3));
+    default: break;
   }
   Interval result = operand(0);
   for (std::size_t i = 1; i < atom.operands.size(); ++i) {
@@ -137,10 +133,8 @@ class Evaluation {
       case AtomKind::mod:
         if (b == 0) return fail(ErrorCode::data, "division by zero: {} is 0", atom.operands[1].text());
         return atom.kind == AtomKind::floordiv ? floor_quotient(a, b) : floor_remainder(a, b);
-      case AtomKind::select:
-        return value_of(atom.operands[a < b ? 2 : 3]);
-      default:
-        break;
+      case AtomKind::select: return value_of(atom.operands[a < b ? 2 : 3]);
+      default: break;
     }
     Wide result = atom.kind == AtomKind::min ? std::min(a, b) : std::max(a, b);
     for (std::size_t i = 2; i < atom.operands.size(); ++i) {
@@ -175,14 +169,10 @@ Dim substituted(const AtomPointer& atom, const Substitutes& values) {
   std::vector<Dim> operands;
   for (const Dim& operand : atom->operands) operands.push_back(operand.substitute(values));
   switch (atom->kind) {
-    case AtomKind::floordiv:
-      return floor_div(operands[0], operands[1]);
-    case AtomKind::mod:
-      return mod(operands[0], operands[1]);
-    case AtomKind::select:
-      return select_less(operands[0], operands[1], operands[2], operands[3]);
-    default:
-      break;
+    case AtomKind::floordiv: return floor_div(operands[0], operands[1]);
+    case AtomKind::mod: return mod(operands[0], operands[1]);
+    case AtomKind::select: return select_less(operands[0], operands[1], operands[2], operands[3]);
+    default: break;
   }
   Dim result = operands[0];
   for (const Dim& operand : operands) {

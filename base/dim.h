@@ -27,11 +27,12 @@ using Bindings = std::map<std::string, std::int64_t, std::less<>>;
 
 /// An immutable expression: + - ·, floor division, floor mod, min, max, select, over symbols and integers.
 ///
-/// Every Dim is kept in one canonical form, a polynomial: a constant plus a sorted sum of coefficient · product of
-/// sorted atoms, where an atom is a symbol or a floordiv/mod/min/max/select of canonical Dims. So equal polynomials
-/// compare equal however they were built, and `equal` is exact for what shape arithmetic produces. Arithmetic that
-/// overflows int64, or an expression of more than 10,000 nodes, gives an invalid Dim, which stays invalid and is
-/// refused where a graph is built. Values are cheap to copy (shared nodes) and safe to read from many threads.
+/// Every Dim is kept in one canonical form, a polynomial: a constant plus a sorted sum of coefficient ·
+/// product of sorted atoms, where an atom is a symbol or a floordiv/mod/min/max/select of canonical Dims. So
+/// equal polynomials compare equal however they were built, and `equal` is exact for what shape arithmetic
+/// produces. Arithmetic that overflows int64, or an expression of more than 10,000 nodes, gives an invalid
+/// Dim, which stays invalid and is refused where a graph is built. Values are cheap to copy (shared nodes)
+/// and safe to read from many threads.
 class Dim {
  public:
   Dim() : Dim(std::int64_t{0}) {}
@@ -52,8 +53,8 @@ class Dim {
   /// All symbols in it with their bounds, sorted by name.
   std::map<std::string, Bounds, std::less<>> symbols() const;
 
-  /// Errors: a symbol without binding or outside of its bounds, division by zero, overflow. The sentence names the
-  /// expression. Computed in 128 bits, so that only a result that does not fit int64 overflows.
+  /// Errors: a symbol without binding or outside of its bounds, division by zero, overflow. The sentence
+  /// names the expression. Computed in 128 bits, so that only a result that does not fit int64 overflows.
   Result<std::int64_t> evaluate(const Bindings& bindings) const;
   /// Every bound symbol replaced by an expression; the others stay.
   Dim substitute(const std::map<std::string, Dim, std::less<>>& values) const;
@@ -66,8 +67,8 @@ class Dim {
   friend Dim operator+(const Dim& a, const Dim& b);
   friend Dim operator-(const Dim& a, const Dim& b);
   friend Dim operator*(const Dim& a, const Dim& b);
-  /// Rounds toward minus infinity, as Python's //; c·x/c and (c·x + r)/c are simplified where exact. The divisor 0
-  /// gives an invalid Dim.
+  /// Rounds toward minus infinity, as Python's //; c·x/c and (c·x + r)/c are simplified where exact. The
+  /// divisor 0 gives an invalid Dim.
   friend Dim floor_div(const Dim& a, const Dim& b);
   friend Dim mod(const Dim& a, const Dim& b);
   /// Decided at once where the bounds decide.

@@ -90,8 +90,7 @@ std::string text_of_operand(const Dim& dim) {
 std::string text_of(const Atom& atom) {
   const auto operand = [&](std::size_t i) { return atom.operands[i].text(); };
   switch (atom.kind) {
-    case AtomKind::symbol:
-      return is_plain_name(atom.name) ? atom.name : quoted(atom.name);
+    case AtomKind::symbol: return is_plain_name(atom.name) ? atom.name : quoted(atom.name);
     case AtomKind::floordiv:
     case AtomKind::mod:
       return fmt::format("{} {} {}", text_of_operand(atom.operands[0]),
@@ -99,8 +98,7 @@ std::string text_of(const Atom& atom) {
     case AtomKind::select:
       return fmt::format("select({} < {}, {}, {})", operand(0), operand(1), operand(2), operand(3));
     case AtomKind::min:
-    case AtomKind::max:
-      break;
+    case AtomKind::max: break;
   }
   std::string text = operand(0);
   for (std::size_t i = 1; i < atom.operands.size(); ++i) text += ", " + operand(i);

@@ -40,7 +40,8 @@ std::uint16_t round_to_bits(double value, int exponent_bits, int mantissa_bits) 
   // Scaled so that one unit is one ULP of the target; nearbyint rounds half to even.
   const int exponent = std::isinf(value) ? bias + 1 : std::max(std::ilogb(magnitude), exponent_min);
   if (exponent > bias) return static_cast<std::uint16_t>(sign | exponent_all_ones);
-  const auto units = static_cast<std::uint32_t>(std::nearbyint(std::ldexp(magnitude, mantissa_bits - exponent)));
+  const auto units =
+      static_cast<std::uint32_t>(std::nearbyint(std::ldexp(magnitude, mantissa_bits - exponent)));
   // The implicit bit carries into the exponent field by plain addition, for subnormals and on overflow alike.
   const std::uint32_t field = units + (static_cast<std::uint32_t>(exponent - exponent_min) << mantissa_bits);
   return static_cast<std::uint16_t>(sign | field);

@@ -16,10 +16,10 @@ inline constexpr std::size_t kDTypeCount = 13;
 enum class DTypeClass : std::uint8_t { floating, signed_integer, unsigned_integer, boolean };
 
 struct DTypeInfo {
-  std::string_view name;   ///< "f32", as printed and parsed everywhere
-  std::int64_t bytes;      ///< storage of one element
+  std::string_view name;  ///< "f32", as printed and parsed everywhere
+  std::int64_t bytes;     ///< storage of one element
   DTypeClass dtype_class;
-  int mantissa_bits;       ///< of a float: stored bits, so that one ULP at 1 is 2^-mantissa_bits; else 0
+  int mantissa_bits;  ///< of a float: stored bits, so that one ULP at 1 is 2^-mantissa_bits; else 0
 };
 
 const DTypeInfo& info(DType dtype);
@@ -33,7 +33,8 @@ inline bool is_integer(DType dtype) {
 inline bool is_signed_integer(DType dtype) { return info(dtype).dtype_class == DTypeClass::signed_integer; }
 std::optional<DType> parse_dtype(std::string_view name);
 
-/// Storage-only 16-bit floats: arithmetic happens in float or double. Conversions round once, to nearest even.
+/// Storage-only 16-bit floats: arithmetic happens in float or double. Conversions round once, to nearest
+/// even.
 struct Float16 {
   std::uint16_t bits = 0;
   Float16() = default;
@@ -76,18 +77,57 @@ decltype(auto) visit_dtype(DType dtype, Visitor&& visitor) {
 /// The DType of a C++ storage type.
 template <typename T>
 constexpr DType dtype_of();
-template <> constexpr DType dtype_of<double>() { return DType::f64; }
-template <> constexpr DType dtype_of<float>() { return DType::f32; }
-template <> constexpr DType dtype_of<Float16>() { return DType::f16; }
-template <> constexpr DType dtype_of<BFloat16>() { return DType::bf16; }
-template <> constexpr DType dtype_of<std::int8_t>() { return DType::i8; }
-template <> constexpr DType dtype_of<std::uint8_t>() { return DType::u8; }
-template <> constexpr DType dtype_of<std::int16_t>() { return DType::i16; }
-template <> constexpr DType dtype_of<std::uint16_t>() { return DType::u16; }
-template <> constexpr DType dtype_of<std::int32_t>() { return DType::i32; }
-template <> constexpr DType dtype_of<std::uint32_t>() { return DType::u32; }
-template <> constexpr DType dtype_of<std::int64_t>() { return DType::i64; }
-template <> constexpr DType dtype_of<std::uint64_t>() { return DType::u64; }
-template <> constexpr DType dtype_of<bool>() { return DType::boolean; }
+template <>
+constexpr DType dtype_of<double>() {
+  return DType::f64;
+}
+template <>
+constexpr DType dtype_of<float>() {
+  return DType::f32;
+}
+template <>
+constexpr DType dtype_of<Float16>() {
+  return DType::f16;
+}
+template <>
+constexpr DType dtype_of<BFloat16>() {
+  return DType::bf16;
+}
+template <>
+constexpr DType dtype_of<std::int8_t>() {
+  return DType::i8;
+}
+template <>
+constexpr DType dtype_of<std::uint8_t>() {
+  return DType::u8;
+}
+template <>
+constexpr DType dtype_of<std::int16_t>() {
+  return DType::i16;
+}
+template <>
+constexpr DType dtype_of<std::uint16_t>() {
+  return DType::u16;
+}
+template <>
+constexpr DType dtype_of<std::int32_t>() {
+  return DType::i32;
+}
+template <>
+constexpr DType dtype_of<std::uint32_t>() {
+  return DType::u32;
+}
+template <>
+constexpr DType dtype_of<std::int64_t>() {
+  return DType::i64;
+}
+template <>
+constexpr DType dtype_of<std::uint64_t>() {
+  return DType::u64;
+}
+template <>
+constexpr DType dtype_of<bool>() {
+  return DType::boolean;
+}
 
 }  // namespace diji

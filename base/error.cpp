@@ -50,7 +50,8 @@ std::unexpected<Error> in_context(std::string_view where, Error error) {
 }
 
 void check_failed(std::string_view condition, std::string_view why, std::source_location where) {
-  fmt::print(stderr, "diji: internal error: {} ({}) at {}:{}\n", why, condition, where.file_name(), where.line());
+  fmt::print(stderr, "diji: internal error: {} ({}) at {}:{}\n", why, condition, where.file_name(),
+             where.line());
   std::abort();
 }
 

@@ -13,15 +13,15 @@ namespace diji {
 
 /// What kind of thing went wrong. The command line's exit code follows from it (exit_code below).
 enum class ErrorCode : std::uint8_t {
-  failed,         ///< the job ran and the answer is "no": a comparison or check did not hold
-  usage,          ///< a wrong option, name or value given by the caller
-  not_found,      ///< a file that is not there
-  malformed,      ///< a file that is cut off, absurd or contradicts itself
-  unsupported,    ///< well formed, but diji cannot do it (yet)
-  mismatch,       ///< an input's name, dtype, rank or size does not fit the model
-  data,           ///< a value in the data is out of range (an index, a divisor), found by a kernel at run time
-  io,             ///< reading or writing failed
-  no_device,      ///< no such device, or its plugin or driver does not fit
+  failed,       ///< the job ran and the answer is "no": a comparison or check did not hold
+  usage,        ///< a wrong option, name or value given by the caller
+  not_found,    ///< a file that is not there
+  malformed,    ///< a file that is cut off, absurd or contradicts itself
+  unsupported,  ///< well formed, but diji cannot do it (yet)
+  mismatch,     ///< an input's name, dtype, rank or size does not fit the model
+  data,         ///< a value in the data is out of range (an index, a divisor), found by a kernel at run time
+  io,           ///< reading or writing failed
+  no_device,    ///< no such device, or its plugin or driver does not fit
   out_of_memory,  ///< a pool's limit or the machine's memory is reached
   device,         ///< a device or its compiler reported a failure
   deadline,       ///< a deadline passed or a peer was lost
@@ -36,13 +36,13 @@ int exit_code(ErrorCode code);
 struct Error {
   ErrorCode code = ErrorCode::failed;
   std::string message;
-  std::string file;           ///< the file the error is in
-  std::int64_t offset = -1;   ///< byte offset in that file
-  std::string op;             ///< operator or node
-  std::string dtype;          ///< dtype found
-  std::string shape;          ///< shape found
-  std::int64_t bytes = -1;    ///< size asked for, of out_of_memory
-  std::string pool;           ///< pool and its state, of out_of_memory
+  std::string file;          ///< the file the error is in
+  std::int64_t offset = -1;  ///< byte offset in that file
+  std::string op;            ///< operator or node
+  std::string dtype;         ///< dtype found
+  std::string shape;         ///< shape found
+  std::int64_t bytes = -1;   ///< size asked for, of out_of_memory
+  std::string pool;          ///< pool and its state, of out_of_memory
 };
 
 template <typename T>
@@ -62,13 +62,13 @@ template <typename... Args>
 
 }  // namespace diji
 
-/// The value of a Result, or return its error from the calling function (a GCC/Clang statement expression). The counter
-/// gives each use a name of its own, so that one may stand inside another.
+/// The value of a Result, or return its error from the calling function (a GCC/Clang statement expression).
+/// The counter gives each use a name of its own, so that one may stand inside another.
 #define TRY(expression) DIJI_TRY_AS(expression, __COUNTER__)
 #define DIJI_TRY_AS(expression, number) DIJI_TRY_NAMED(expression, number)
-#define DIJI_TRY_NAMED(expression, number)                                                          \
-  ({                                                                                                \
-    auto try_result_##number = (expression);                                                        \
-    if (!try_result_##number) return std::unexpected(std::move(try_result_##number).error());       \
-    *std::move(try_result_##number);                                                                \
+#define DIJI_TRY_NAMED(expression, number)                                                    \
+  ({                                                                                          \
+    auto try_result_##number = (expression);                                                  \
+    if (!try_result_##number) return std::unexpected(std::move(try_result_##number).error()); \
+    *std::move(try_result_##number);                                                          \
   })

@@ -34,9 +34,10 @@ class MappedFile {
 /// The whole file in memory of its own. Same errors as MappedFile::open.
 Result<std::vector<std::byte>> read_file(const std::filesystem::path& path);
 
-/// Temporary file beside `path`, space reserved (posix_fallocate: a full disk is an error here, not SIGBUS later),
-/// written, fsync, rename, fsync of the folder. After a crash at any point `path` is the old file or the new one.
-/// Errors: io, naming the file and the system's reason; a folder or device in its place is refused.
+/// Temporary file beside `path`, space reserved (posix_fallocate: a full disk is an error here, not SIGBUS
+/// later), written, fsync, rename, fsync of the folder. After a crash at any point `path` is the old file or
+/// the new one. Errors: io, naming the file and the system's reason; a folder or device in its place is
+/// refused.
 Result<void> write_file_atomically(const std::filesystem::path& path, std::span<const std::byte> bytes);
 Result<void> write_file_atomically(const std::filesystem::path& path, std::string_view text);
 

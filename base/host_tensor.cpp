@@ -15,7 +15,9 @@ constexpr std::size_t kAlignment = 64;
 
 }  // namespace
 
-std::string text_of(std::span<const std::int64_t> shape) { return fmt::format("[{}]", fmt::join(shape, ", ")); }
+std::string text_of(std::span<const std::int64_t> shape) {
+  return fmt::format("[{}]", fmt::join(shape, ", "));
+}
 
 Result<HostTensor> HostTensor::allocate(DType dtype, StaticShape shape) {
   const auto count = checked_product(shape);
@@ -27,8 +29,9 @@ Result<HostTensor> HostTensor::allocate(DType dtype, StaticShape shape) {
   const std::size_t rounded = (static_cast<std::size_t>(*bytes) + kAlignment) / kAlignment * kAlignment;
   void* memory = std::aligned_alloc(kAlignment, rounded);
   if (memory == nullptr) {
-    auto error = fail(ErrorCode::out_of_memory, "no host memory for a tensor of shape {} and dtype {} ({} bytes)",
-                      text_of(shape), name_of(dtype), *bytes);
+    auto error =
+        fail(ErrorCode::out_of_memory, "no host memory for a tensor of shape {} and dtype {} ({} bytes)",
+             text_of(shape), name_of(dtype), *bytes);
     error.error().bytes = *bytes;
     return error;
   }
@@ -46,7 +49,8 @@ Result<HostTensor> HostTensor::allocate(DType dtype, StaticShape shape) {
 HostTensor HostTensor::view(DType dtype, StaticShape shape, std::span<const std::byte> bytes,
                             std::shared_ptr<const void> owner) {
   const auto count = checked_product(shape);
-  CHECK(count && checked_mul<std::int64_t>(*count, bytes_of(dtype)) == std::ssize(bytes), "a view's bytes fit its shape");
+  CHECK(count && checked_mul<std::int64_t>(*count, bytes_of(dtype)) == std::ssize(bytes),
+        "a view's bytes fit its shape");
   HostTensor tensor;
   tensor.dtype_ = dtype;
   tensor.shape_ = std::move(shape);

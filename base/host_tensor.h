@@ -21,8 +21,8 @@ using StaticShape = std::vector<std::int64_t>;
 /// "[2, 3]"
 std::string text_of(std::span<const std::int64_t> shape);
 
-/// {dtype, shape, bytes, shared owner}. Copies share the bytes; the owner may also be a mapped file. Not thread-safe
-/// while somebody writes through mutable_bytes().
+/// {dtype, shape, bytes, shared owner}. Copies share the bytes; the owner may also be a mapped file. Not
+/// thread-safe while somebody writes through mutable_bytes().
 class HostTensor {
  public:
   HostTensor() = default;
@@ -64,7 +64,8 @@ class HostTensor {
     return {reinterpret_cast<T*>(mutable_bytes().data()), static_cast<std::size_t>(count_)};
   }
 
-  /// Element i as a double (bool as 0 or 1; 64-bit integers beyond 2^53 round): for printing and for comparing.
+  /// Element i as a double (bool as 0 or 1; 64-bit integers beyond 2^53 round): for printing and for
+  /// comparing.
   double as_double(std::int64_t i) const;
   /// All elements of an integer or bool tensor as int64; CHECKs that it is one.
   std::vector<std::int64_t> as_int64() const;

@@ -12,8 +12,8 @@ std::unexpected<Error> Reader::malformed_at(std::int64_t offset, std::string_vie
 
 Result<std::span<const std::byte>> Reader::take(std::uint64_t count, std::string_view what) {
   if (count > remaining()) {
-    return malformed("{} needs {} bytes, {} are left: the file is cut off or its lengths are wrong", what, count,
-                     remaining());
+    return malformed("{} needs {} bytes, {} are left: the file is cut off or its lengths are wrong", what,
+                     count, remaining());
   }
   const auto result = bytes_.subspan(position_, static_cast<std::size_t>(count));
   position_ += static_cast<std::size_t>(count);

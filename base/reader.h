@@ -1,5 +1,5 @@
-// The one bounds-checked reader: every file format and cache entry is read through it, and every error it returns
-// names the file and the byte.
+// The one bounds-checked reader: every file format and cache entry is read through it, and every error it
+// returns names the file and the byte.
 #pragma once
 
 #include "base/error.h"
@@ -15,7 +15,8 @@
 
 namespace diji {
 
-/// A cursor over bytes that somebody else keeps. Little endian. Reading past the end is an Error, never a wild read.
+/// A cursor over bytes that somebody else keeps. Little endian. Reading past the end is an Error, never a
+/// wild read.
 class Reader {
  public:
   /// `base` is the offset of bytes[0] in `file`, so that a reader of a part still reports file offsets.

@@ -32,20 +32,6 @@ std::string entry_name(const Graph& body, const KernelBody& kernel) {
   return name;
 }
 
-// What no kernel does yet, found before any text is written.
-Result<void> check_dtypes(const Graph& body) {
-  for (const Node& node : body.nodes()) {
-    const DType from = node.inputs.empty() ? DType::f32 : body.type(node.inputs[0]).dtype;
-    const DType to = body.type(node.outputs[0]).dtype;
-    const bool narrow = to == DType::f16 || to == DType::bf16;
-    // f64 or a wide integer through f32 to a 16-bit float would round twice.
-    if (*primitive_of(node.op) == Primitive::convert && narrow && (from == DType::f64 || (!is_floating(from) && bytes_of(from) > 2))) {
-      return fail(ErrorCode::unsupported, "no kernel yet converts {} to {}", name_of(from), name_of(to));
-    }
-  }
-  return {};
-}
-
 }  // namespace
 
 std::vector<std::string_view> dialects() {
@@ -63,7 +49,6 @@ Result<std::string> print_nest(const LoopNest& nest, std::string_view dialect) {
 }
 
 Result<std::vector<Kernel>> lower(const Graph& body, const DeviceTraits& traits) {
-  TRY(check_dtypes(body));
   const KernelBody kernel = TRY(flatten(body));
   std::string entry = entry_name(body, kernel);
   std::vector<Kernel> kernels;

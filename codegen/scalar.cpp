@@ -48,13 +48,55 @@ Reg integer_divide(NestBuilder& b, Reg x, Reg divisor, Reg mask) {
   return b.select(by_minus_one, b.subtract(zero, x), b.divide(x, b.select(by_minus_one, one, safe)));
 }
 
+// f64 to f32 so that a further rounding to 16 bits gives what one rounding would have given: an inexact result gets an odd
+// last bit, which is never a tie (Boldo and Melquiond, Emulation of FMA and correctly rounded sums, 2008).
+Reg round_to_odd(NestBuilder& b, Reg wide) {
+  const Reg near = b.convert(wide, DType::f32), back = b.convert(near, DType::f64);
+  const LaneType integer{DType::i32, b.type(wide).lanes};
+  const auto number = [&](std::int64_t value) { return b.integer(value, integer.dtype, integer.lanes); };
+  const Reg bits = b.bitcast(near, DType::i32);
+  const Reg zero = b.real(0, b.type(wide));
+  // Toward the true value: magnitudes grow by adding to the bits, whatever the sign.
+  const Reg too_small = b.select(b.less(zero, wide), b.less(back, wide), b.less(wide, back));
+  const Reg neighbour = b.select(too_small, b.add(bits, number(1)), b.subtract(bits, number(1)));
+  const Reg even = b.equal(b.binary(NestOp::bit_and, bits, number(1)), number(0));
+  const Reg inexact = b.binary(NestOp::bit_or, b.less(back, wide), b.less(wide, back));
+  return b.bitcast(b.select(b.binary(NestOp::bit_and, even, inexact), neighbour, bits), DType::f32);
+}
+
+// A 64-bit integer to f64 with the bits that do not fit gathered in one sticky bit below those that 16-bit floats keep.
+Reg sticky_double(NestBuilder& b, Reg x) {
+  const LaneType type = b.type(x);
+  const auto number = [&](std::int64_t value) { return b.integer(value, type.dtype, type.lanes); };
+  const Reg low = b.binary(NestOp::bit_and, x, number(0x7ff)), zero = number(0);
+  const Reg high = b.subtract(x, low);
+  const Reg sticky = b.select(b.equal(low, zero), high, b.binary(NestOp::bit_or, high, number(0x400)));
+  // Below 2^53 every integer is a double as it is.
+  const Reg shifted = b.add(x, number(std::int64_t{1} << 53));
+  const Reg fits = is_signed_integer(type.dtype) ? b.binary(NestOp::bit_and, b.less_equal(zero, shifted), b.less(x, number(std::int64_t{1} << 53)))
+                                                 : b.less(x, number(std::int64_t{1} << 53));
+  return b.convert(b.select(fits, x, sticky), DType::f64);
+}
+
+Reg to_16_bits(NestBuilder& b, Reg x, DType from, DType to) {
+  if (!is_floating(from) && bytes_of(from) == 8) x = sticky_double(b, x);
+  if (!is_floating(from) && bytes_of(from) == 4) x = b.convert(x, DType::f64);
+  return to_storage(b, b.type(x).dtype == DType::f64 ? round_to_odd(b, x) : b.convert(x, DType::f32), to);
+}
+
 Reg convert_step(NestBuilder& b, Reg x, DType from, DType to) {
   if (to == DType::boolean) {
     const Reg zero = b.equal(x, b.number(0, b.type(x)));
     return b.equal(zero, b.number(0, b.type(zero)));
   }
   if (register_dtype(to) == to || from == to) return b.convert(x, register_dtype(to));
-  return from_storage(b, to_storage(b, x, to), to);  // rounds to the 16-bit float
+  return from_storage(b, to_16_bits(b, x, from, to), to);
+}
+
+// 16-bit floats go through f64, so that the one rounding to 16 bits is the only one that counts.
+Reg exp_step(NestBuilder& b, Reg x, DType dtype) {
+  if (register_dtype(dtype) == dtype) return emit_exp(b, x);
+  return round_to_odd(b, emit_exp(b, b.convert(x, DType::f64)));
 }
 
 Reg map_step(NestBuilder& b, const ScalarStep& step, DType operand_dtype, Reg x, Reg y, Reg mask) {
@@ -66,7 +108,7 @@ Reg map_step(NestBuilder& b, const ScalarStep& step, DType operand_dtype, Reg x,
     case Primitive::equal: return b.equal(x, y);
     case Primitive::divide:
       return is_floating(b.type(x).dtype) ? b.binary(NestOp::divide, x, y) : integer_divide(b, x, y, mask);
-    case Primitive::exp: return emit_exp(b, x);
+    case Primitive::exp: return exp_step(b, x, step.dtype);
     case Primitive::tanh: return emit_tanh(b, x);
     case Primitive::sqrt: return b.unary(NestOp::sqrt, x);
     case Primitive::convert: return convert_step(b, x, operand_dtype, step.dtype);

@@ -1,25 +1,9 @@
 // Device, Buffer, Stream and Module: owners of a plugin's handles that turn its statuses into errors.
 #include "device/device.h"
 
-#include <map>
-#include <mutex>
 #include <utility>
 
 namespace diji {
-
-/// Constants by the bytes they are.
-struct Device::Imported {
-  struct Constant {
-    HostTensor owner;
-    diji_buffer* handle = nullptr;  ///< imported without a copy, or null and `copy` holds it
-    Buffer copy;
-    diji_place place() const { return handle != nullptr ? diji_place{handle, 0} : copy.place(); }
-  };
-  using Key = std::pair<const std::byte*, std::size_t>;
-
-  std::mutex mutex;
-  std::map<Key, Constant> constants;
-};
 
 Buffer::Buffer(Buffer&& other) noexcept
     : pool_(std::exchange(other.pool_, nullptr)),
@@ -101,6 +85,25 @@ Result<void> Module::launch(Stream& stream, const diji_launch& launch) const {
   return std::unexpected(std::move(error));
 }
 
+Constant::Constant(Constant&& other) noexcept
+    : device_(other.device_),
+      owner_(std::move(other.owner_)),
+      imported_(std::exchange(other.imported_, nullptr)),
+      copy_(std::move(other.copy_)) {}
+
+Constant& Constant::operator=(Constant&& other) noexcept {
+  Constant taken(std::move(other));  // what this one held goes at once, not with `other`
+  std::swap(device_, taken.device_);
+  std::swap(owner_, taken.owner_);
+  std::swap(imported_, taken.imported_);
+  std::swap(copy_, taken.copy_);
+  return *this;
+}
+
+Constant::~Constant() {
+  if (imported_ != nullptr) device_->plugin().table().free(device_->handle_, nullptr, imported_);
+}
+
 Result<std::unique_ptr<Device>> Device::open(const DeviceEntry& entry, const diji_host_services* services,
                                              ThreadPool& threads) {
   std::unique_ptr<Device> device(new Device());
@@ -118,17 +121,12 @@ Result<std::unique_ptr<Device>> Device::open(const DeviceEntry& entry, const dij
   if (handle == nullptr)
     return fail(ErrorCode::no_device, "{}: open succeeded but gave no device", entry.name);
   device->handle_ = handle;
-  device->imported_ = std::make_unique<Imported>();
   device->default_pool_ = std::make_unique<MemoryPool>(*device, "default");
   return device;
 }
 
 Device::~Device() {
   if (handle_ == nullptr) return;
-  for (const auto& [key, constant] : imported_->constants) {
-    if (constant.handle != nullptr) plugin_->table().free(handle_, nullptr, constant.handle);
-  }
-  imported_.reset();
   default_pool_.reset();
   plugin_->table().close(handle_);
 }
@@ -170,42 +168,25 @@ Result<Module> Device::load(std::span<const std::byte> blob) {
   return module;
 }
 
-Result<diji_place> Device::copy_constant(const HostTensor& tensor, Buffer& buffer) {
-  buffer = TRY(default_pool_->allocate(tensor.bytes().size()));
-  Stream stream = TRY(new_stream());
-  TRY(stream.copy_to_device(buffer.place(), tensor.bytes()));
-  TRY(stream.sync());
-  return buffer.place();
-}
-
-Result<diji_place> Device::import_constant(const HostTensor& tensor) {
+Result<Constant> Device::import_constant(const HostTensor& tensor) {
+  Constant constant;
+  constant.device_ = this;
+  constant.owner_ = tensor;
   const std::span<const std::byte> bytes = tensor.bytes();
-  const Imported::Key key = {bytes.data(), bytes.size()};
-  {
-    const std::scoped_lock lock(imported_->mutex);
-    const auto known = imported_->constants.find(key);
-    if (known != imported_->constants.end()) return known->second.place();
-  }
-  Imported::Constant constant;
-  constant.owner = tensor;
   const auto address = reinterpret_cast<std::uintptr_t>(bytes.data());
   const bool aligned = address % static_cast<std::uintptr_t>(bytes_of(tensor.dtype())) == 0;
   if (info_.host_visible && aligned && !bytes.empty()) {
-    const auto& table = plugin_->table();
-    const diji_status status =
-        table.import_host(handle_, bytes.data(), bytes.size(), nullptr, nullptr, &constant.handle);
-    if (status != DIJI_OK && status != DIJI_ERROR_UNSUPPORTED) {
-      return std::unexpected(error_of(status, "import of a constant"));
-    }
-    if (status != DIJI_OK) constant.handle = nullptr;
+    const diji_status status = plugin_->table().import_host(handle_, bytes.data(), bytes.size(), nullptr, nullptr, &constant.imported_);
+    if (status == DIJI_OK) return constant;
+    constant.imported_ = nullptr;
+    if (status != DIJI_ERROR_UNSUPPORTED) return std::unexpected(error_of(status, "import of a constant"));
   }
-  if (constant.handle == nullptr) TRY(copy_constant(tensor, constant.copy));
-  const std::scoped_lock lock(imported_->mutex);
-  // Another thread may have been quicker with the same bytes; then ours is given back below, and theirs is
-  // the place.
-  const auto [kept, inserted] = imported_->constants.try_emplace(key, std::move(constant));
-  if (!inserted && constant.handle != nullptr) plugin_->table().free(handle_, nullptr, constant.handle);
-  return kept->second.place();
+  constant.copy_ = TRY(default_pool_->allocate(bytes.size()));
+  if (bytes.empty()) return constant;
+  Stream stream = TRY(new_stream());
+  TRY(stream.copy_to_device(constant.copy_.place(), bytes));
+  TRY(stream.sync());
+  return constant;
 }
 
 Error Device::error_of(diji_status status, std::string_view call) const {

@@ -107,6 +107,23 @@ class MemoryPool {
   std::unique_ptr<Impl> impl_;
 };
 
+/// A host tensor as device memory: its own bytes where the device can use them, else a copy. Keeps the tensor's owner.
+class Constant {
+ public:
+  Constant(Constant&& other) noexcept;
+  Constant& operator=(Constant&& other) noexcept;
+  ~Constant();
+  diji_place place() const { return imported_ != nullptr ? diji_place{imported_, 0} : copy_.place(); }
+
+ private:
+  friend class Device;
+  Constant() = default;
+  Device* device_ = nullptr;
+  HostTensor owner_;
+  diji_buffer* imported_ = nullptr;  ///< null: `copy_` holds it
+  Buffer copy_;
+};
+
 /// One opened device. Thread-safe; outlives everything made from it.
 class Device {
  public:
@@ -128,19 +145,18 @@ class Device {
   /// A blob from compile(), of this process or an earlier one on an equal fingerprint.
   Result<Module> load(std::span<const std::byte> blob);
   /// Host memory as device memory without a copy where the device offers it and the address is aligned to the
-  /// element (the place is then aligned to no more than that), else copied once. The tensor's owner is kept
-  /// as long as the device; the same bytes twice give the same place.
-  Result<diji_place> import_constant(const HostTensor& tensor);
+  /// element (the place is then aligned to no more than that), else copied once.
+  Result<Constant> import_constant(const HostTensor& tensor);
 
  private:
   friend class DeviceList;
   friend class MemoryPool;
   friend class Stream;
   friend class Module;
+  friend class Constant;
   Device() = default;
   static Result<std::unique_ptr<Device>> open(const DeviceEntry& entry, const diji_host_services* services,
                                               ThreadPool& threads);
-  Result<diji_place> copy_constant(const HostTensor& tensor, Buffer& buffer);
   Error error_of(diji_status status, std::string_view call) const;
 
   const Plugin* plugin_ = nullptr;
@@ -149,8 +165,6 @@ class Device {
   DeviceInfo info_;
   ThreadPool* threads_ = nullptr;
   std::unique_ptr<MemoryPool> default_pool_;
-  struct Imported;
-  std::unique_ptr<Imported> imported_;
 };
 
 }  // namespace diji

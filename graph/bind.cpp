@@ -63,13 +63,18 @@ Result<Bindings> bind_symbols(const Graph& graph, std::span<const StaticShape> s
       }
     }
   }
+  TRY(check_constraints(graph, bindings));
+  return bindings;
+}
+
+Result<void> check_constraints(const Graph& graph, const Bindings& bindings) {
   for (const Constraint& c : graph.constraints()) {
     const std::int64_t left = TRY(c.left.evaluate(bindings)), right = TRY(c.right.evaluate(bindings));
     if (c.kind == Constraint::Kind::equal ? left == right : left <= right) continue;
     return fail(ErrorCode::mismatch, "these sizes do not fit the model: {}: {} = {} must be {} {} = {}", c.why, c.left.text(), left,
                 c.kind == Constraint::Kind::equal ? "equal to" : "at most", c.right.text(), right);
   }
-  return bindings;
+  return {};
 }
 
 Result<void> check_dtype(const Port& port, DType declared, DType given) {

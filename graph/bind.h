@@ -14,6 +14,9 @@ namespace diji {
 /// it may be, and for a symbol where its other value came from.
 Result<Bindings> bind_symbols(const Graph& graph, std::span<const StaticShape> shapes);
 
+/// The assumptions of a graph under given sizes. Errors: mismatch, with both sides and the reason.
+Result<void> check_constraints(const Graph& graph, const Bindings& bindings);
+
 /// One input's dtype against the declared one; the sentence names both.
 Result<void> check_dtype(const Port& port, DType declared, DType given);
 

@@ -82,7 +82,9 @@ ValueId Builder::reshape(ValueId x, Shape to) {
 }
 
 ValueId Builder::transpose(ValueId x, Ints permutation) {
-  if (std::ranges::is_sorted(permutation) && std::ssize(permutation) == rank(x)) return x;
+  bool identity = std::ssize(permutation) == rank(x);
+  for (std::size_t i = 0; i < permutation.size(); ++i) identity &= permutation[i] == static_cast<std::int64_t>(i);
+  if (identity) return x;
   return primitive(Primitive::transpose, {x}, {{"permutation", std::move(permutation)}});
 }
 
@@ -240,7 +242,9 @@ Result<void> check_call(const Graph& graph, const OpCall& call) {
     }
     const ValueId id = i < call.inputs.size() ? call.inputs[i] : ValueId::none;
     if (id == ValueId::none) {
-      const bool may_be_absent = operand->mode != OperandMode::required && !(operand->mode == OperandMode::variadic && i == 0);
+      // A list may end anywhere behind its first item, but it has no holes.
+      const bool may_be_absent = operand->mode == OperandMode::optional ||
+                                 (operand->mode == OperandMode::variadic && i > 0 && i >= call.inputs.size());
       if (may_be_absent || primitive_of(&op) == Primitive::fusion) continue;
       return bad_call(op, fmt::format("input '{}' is missing", operand->name));
     }
@@ -280,8 +284,11 @@ Result<std::vector<Value>> infer_call(const Graph& graph, const OpCall& call) {
   Builder builder(scratch);
   const Values outputs = call.op->decompose(builder, {call.op, inputs, call.attributes});
   if (auto status = builder.status(); !status) {
-    if (status.error().op.empty() || status.error().op.starts_with("prim.")) status.error().op = std::string(call.op->name);
-    return in_context(call.op->name, std::move(status).error());
+    Error& error = status.error();
+    if (error.op.empty() || error.op.starts_with("prim.")) error.op = std::string(call.op->name);
+    // Users know the operator, not the primitive inside.
+    if (error.message.starts_with("prim.")) error.message.erase(0, error.message.find(": ") + 2);
+    return in_context(call.op->name, std::move(error));
   }
   std::vector<Value> results;
   for (const ValueId id : outputs) {

@@ -29,6 +29,17 @@ std::vector<double> as_doubles(const Array& array) {
                     array.elements);
 }
 
+// Sums of 16-bit floats run in f32 and are rounded once at the end.
+double sum_roundoff(DType dtype) {
+  return unit_roundoff(dtype == DType::f16 || dtype == DType::bf16 ? DType::f32 : dtype);
+}
+
+// The rounding of finished sums to their dtype, where they ran in a wider one.
+void round_sums(std::vector<double>& errors, const std::vector<double>& results, DType dtype) {
+  if (dtype != DType::f16 && dtype != DType::bf16) return;
+  for (std::size_t i = 0; i < errors.size(); ++i) errors[i] += unit_roundoff(dtype) * (std::fabs(results[i]) + errors[i]);
+}
+
 struct Operand {
   double value, error;
 };
@@ -168,7 +179,7 @@ double unit_roundoff(DType dtype) {
 Result<std::vector<double>> error_bound(const ReferenceCall& call, std::span<const std::vector<double>* const> input_bounds,
                                         const Array& result) {
   const bool floating = is_floating(call.dtype);
-  const double u = floating ? unit_roundoff(call.dtype) : 0;
+  const double u = floating ? unit_roundoff(call.dtype) : 0, sum_u = floating ? sum_roundoff(call.dtype) : 0;
   const auto values = as_doubles(result);
   std::vector<double> bound = TRY([&]() -> Result<std::vector<double>> {
     switch (call.primitive) {
@@ -179,13 +190,16 @@ Result<std::vector<double>> error_bound(const ReferenceCall& call, std::span<con
       case Primitive::broadcast:
       case Primitive::slice: return moved(call, *input_bounds[0]);
       case Primitive::concatenate: return concatenated(call, input_bounds);
-      case Primitive::reduce: return reduce_bound(call, *input_bounds[0], values.size(), u);
-      case Primitive::dot_general: return dot_bound(call, input_bounds, u);
-      case Primitive::convolution: return convolution_bound(call, input_bounds, values.size(), u);
+      case Primitive::reduce: return reduce_bound(call, *input_bounds[0], values.size(), sum_u);
+      case Primitive::dot_general: return dot_bound(call, input_bounds, sum_u);
+      case Primitive::convolution: return convolution_bound(call, input_bounds, values.size(), sum_u);
       case Primitive::fusion: check_failed("fusion", "the interpreter runs its body");
       default: return map_bound(call, input_bounds, values, u);
     }
   }());
+  const bool sums = call.primitive == Primitive::dot_general || call.primitive == Primitive::convolution ||
+                    (call.primitive == Primitive::reduce && call.attributes.get_or("kind", std::string{}) == "sum");
+  if (sums) round_sums(bound, values, call.dtype);
   const bool moves = is_view(call.primitive) || call.primitive == Primitive::concatenate;
   if (floating && !moves && call.primitive != Primitive::maximum) {
     for (double& b : bound) b += subnormal_step(call.dtype);

@@ -82,6 +82,8 @@ std::optional<Shape> contents_of(const Graph& graph, ValueId id) {
     return std::nullopt;
   }
   const Ints elements = value.constant->as_int64();
+  // An unsigned number that is no int64 is no size either.
+  if (value.constant->dtype() == DType::u64 && std::ranges::any_of(elements, [](std::int64_t e) { return e < 0; })) return std::nullopt;
   return Shape(elements.begin(), elements.end());
 }
 

@@ -11,6 +11,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace diji {
@@ -85,6 +86,8 @@ class Graph {
   void set_contents(ValueId id, std::optional<Shape> contents) { values_[index(id)].contents = std::move(contents); }
   /// Kept once, and not at all when the bounds prove it.
   void require(Constraint constraint);
+  /// Leaves none.
+  std::vector<Constraint> take_constraints() { return std::exchange(constraints_, {}); }
 
  private:
   static std::size_t index(ValueId id) { return static_cast<std::size_t>(id); }

@@ -34,11 +34,20 @@ Result<void> require_less_equal(Graph& graph, Primitive primitive, const Dim& a,
   return {};
 }
 
-Result<void> check_shape(Primitive primitive, const Shape& shape) {
+Result<void> check_sizes(Primitive primitive, const Shape& shape) {
   for (const Dim& dim : shape) {
     if (!dim.is_valid() || dim.bounds().max < 0) {
       return wrong(primitive, fmt::format("{} is not a shape: sizes are 0 … 2^63-1", text_of(shape)));
     }
+  }
+  return {};
+}
+
+// Sizes that could be negative are checked at every run.
+Result<void> check_shape(Graph& graph, Primitive primitive, const Shape& shape) {
+  TRY(check_sizes(primitive, shape));
+  for (const Dim& dim : shape) {
+    graph.require({Constraint::Kind::less_equal, 0, dim, fmt::format("{}: a size of {}", op_of(primitive).name, text_of(shape))});
   }
   return {};
 }
@@ -85,7 +94,7 @@ struct Inference {
   Result<Type> reshape() const {
     const Type x = in(0);
     const Shape shape = attributes.get_or("shape", Shape{});
-    TRY(check_shape(primitive, shape));
+    TRY(check_shape(graph, primitive, shape));
     TRY(require_equal(graph, primitive, element_count(x.shape), element_count(shape),
                       fmt::format("element counts of {} and {}", text_of(x.shape), text_of(shape))));
     return Type{x.dtype, shape};
@@ -106,7 +115,7 @@ struct Inference {
   Result<Type> broadcast() const {
     const Type x = in(0);
     const Shape shape = attributes.get_or("shape", Shape{});
-    TRY(check_shape(primitive, shape));
+    TRY(check_shape(graph, primitive, shape));
     if (shape.size() != x.shape.size()) {
       return wrong(primitive, fmt::format("{} to {}: ranks differ", text_of(x.shape), text_of(shape)));
     }
@@ -125,7 +134,7 @@ struct Inference {
     if (start.size() != x.shape.size() || size.size() != start.size() || step.size() != start.size()) {
       return wrong(primitive, fmt::format("start, size and step need one entry for each of {} axes", x.shape.size()));
     }
-    TRY(check_shape(primitive, size));
+    TRY(check_shape(graph, primitive, size));
     for (std::size_t axis = 0; axis < start.size(); ++axis) {
       if (step[axis] == 0) return wrong(primitive, "a step of 0");
       const Dim last = start[axis] + (size[axis] - 1) * Dim(step[axis]);
@@ -154,7 +163,7 @@ struct Inference {
       Dim& size = result.shape[static_cast<std::size_t>(axis)];
       size = size + part.shape[static_cast<std::size_t>(axis)];
     }
-    TRY(check_shape(primitive, result.shape));
+    TRY(check_shape(graph, primitive, result.shape));
     return result;
   }
 
@@ -216,16 +225,18 @@ struct Inference {
       TRY(require_less_equal(graph, primitive, reach, padded, fmt::format("kernel size of spatial axis {}", i)));
       shape.push_back(floor_div(padded - reach, Dim(dims.strides[i])) + 1);
     }
-    TRY(check_shape(primitive, shape));
+    TRY(check_sizes(primitive, shape));  // not negative, since the kernel fits
     return Type{x.dtype, shape};
   }
 
   Result<Type> dims() const {
     const auto elements = attributes.get_or("elements", Shape{});
+    const auto dtype = attributes.get_or("dtype", DType::i64);
+    if (!contains(kIndex, dtype)) return wrong(primitive, fmt::format("dtype {} is neither i32 nor i64", name_of(dtype)));
     for (const Dim& element : elements) {
       if (!element.is_valid()) return wrong(primitive, "an element is not an integer of 64 bits");
     }
-    return Type{attributes.get_or("dtype", DType::i64), {Dim(std::ssize(elements))}};
+    return Type{dtype, {Dim(std::ssize(elements))}};
   }
 };
 
@@ -279,13 +290,14 @@ std::int64_t largest(DType dtype) {
   });
 }
 
+std::int64_t smallest(DType dtype) { return is_signed_integer(dtype) ? -largest(dtype) - 1 : 0; }
+
 // A size that does not fit the narrower integer would wrap; the contents hold while it fits, which every run checks.
 std::optional<Shape> convert_contents(Graph& graph, const Shape& x, DType to) {
   if (!is_integer(to)) return std::nullopt;
   for (const Dim& element : x) {
     const Bounds bounds = element.bounds();
-    if (bounds.min < 0 && !(is_signed_integer(to) && bounds.min >= -largest(to))) return std::nullopt;
-    if (bounds.min > largest(to)) return std::nullopt;
+    if (bounds.min < smallest(to) || bounds.min > largest(to)) return std::nullopt;
     graph.require({Constraint::Kind::less_equal, element, Dim(largest(to)),
                    fmt::format("a size is converted to {}", name_of(to))});
   }
@@ -341,7 +353,8 @@ std::optional<Shape> propagate_contents(Graph& graph, Primitive primitive, const
   for (std::size_t i = 0; i < x.size(); ++i) {
     auto element = fold(primitive, x[i], operands[1][i]);
     // Elements that could leave the dtype would wrap at run time.
-    if (!element || !element->is_valid() || element->bounds().max > largest(result.dtype)) return std::nullopt;
+    if (!element || !element->is_valid()) return std::nullopt;
+    if (element->bounds().max > largest(result.dtype) || element->bounds().min < smallest(result.dtype)) return std::nullopt;
     folded.push_back(std::move(*element));
   }
   return folded;

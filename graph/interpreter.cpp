@@ -97,6 +97,7 @@ class Interpreter {
     Builder builder(expanded);
     const Values outputs = node.op->decompose(builder, {node.op, inputs, node.attributes});
     TRY(builder.status());
+    TRY(check_constraints(expanded, bindings_));
     for (const ValueId id : outputs) expanded.add_output(fmt::format("{}", expanded.outputs().size()), id);
     auto results = TRY(Interpreter(expanded, bindings_, mode_).run(std::move(cells)));
     for (std::size_t i = 0; i < results.size(); ++i) cell(node.outputs[i]) = std::move(results[i]);

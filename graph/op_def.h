@@ -95,7 +95,7 @@ struct ForeignNode {
 /// Where a model format names this operator.
 struct OnnxName {
   std::string_view type;                     ///< "Squeeze"; "" when ONNX has no such operator
-  List<std::int64_t, 8> versions;            ///< schema versions understood
+  List<std::int64_t, 10> versions;           ///< schema versions understood
   /// Turns an older form into the record's own (attributes that became inputs). May be null.
   Result<void> (*adapt)(Builder& builder, ForeignNode& node) = nullptr;
 };

@@ -44,6 +44,7 @@ Result<T> apply_map(Primitive primitive, T a, T b) {
     case Primitive::maximum:
       if constexpr (kFloat) {
         if (std::isnan(a) || std::isnan(b)) return std::numeric_limits<double>::quiet_NaN();
+        if (a == b) return std::signbit(a) ? b : a;  // +0 is above −0
       }
       return std::max(a, b);
     case Primitive::divide:
@@ -127,6 +128,8 @@ Wide<To> convert_element(From value) {
     return value;
   } else if constexpr (std::is_same_v<From, std::uint8_t>) {
     return value;
+  } else if constexpr (std::is_same_v<To, double>) {
+    return static_cast<double>(value);
   } else {
     return sticky_double(value);
   }

@@ -9,7 +9,7 @@
 
 namespace diji {
 
-/// One line an input, constant, node, assumption and output, in order:
+/// One line a symbol, assumption, input, constant, node and output, in order:
 ///
 ///     graph "g" {
 ///       symbol N in [0, 1099511627776]

@@ -1,11 +1,14 @@
 // Text to graph: a recursive-descent parser whose every error has a line and a column.
 #include "graph/text.h"
 
+#include "base/checked.h"
 #include "graph/builder.h"
 #include "graph/primitives.h"
 
 #include <algorithm>
+#include <bit>
 #include <charconv>
+#include <cmath>
 #include <set>
 
 namespace diji {
@@ -65,13 +68,22 @@ class Parser {
     if (at_ == start) return error("a name expected");
     return text_.substr(start, at_ - start);
   }
+  // Of "\x1f": stands on the x and ends on the last digit.
+  Result<char> escaped_byte() {
+    const std::string_view digits = text_.substr(at_ + 1, 2);
+    unsigned value = 0;
+    const auto [end, status] = std::from_chars(digits.data(), digits.data() + digits.size(), value, 16);
+    if (digits.size() != 2 || status != std::errc() || end != digits.data() + 2) return error("two hexadecimal digits expected");
+    at_ += 2;
+    return static_cast<char>(value);
+  }
   Result<std::string> quoted() {
     TRY(expect("\""));
     std::string result;
     while (at_ < text_.size() && text_[at_] != '"') {
       if (text_[at_] == '\\' && at_ + 1 < text_.size()) {
         ++at_;
-        result += text_[at_] == 'n' ? '\n' : text_[at_];
+        result += text_[at_] == 'x' ? TRY(escaped_byte()) : text_[at_];
       } else {
         result += text_[at_];
       }
@@ -100,10 +112,20 @@ class Parser {
     at_ = start;
     return error(fmt::format("one of '{}' expected", stops));
   }
+  Result<std::uint64_t> bits_of_nan(std::string_view digits, std::size_t where) const {
+    std::uint64_t bits = 0;
+    const auto [end, status] = std::from_chars(digits.data(), digits.data() + digits.size(), bits, 16);
+    const bool read = digits.size() == 16 && status == std::errc() && end == digits.data() + digits.size();
+    if (!read || !std::isnan(std::bit_cast<double>(bits))) return error_at(where, "nan0x and the 16 digits of a NaN expected");
+    return bits;
+  }
   template <typename T>
   Result<T> number(std::string_view piece, std::size_t where) {
     while (!piece.empty() && piece.back() == ' ') piece.remove_suffix(1);
     T value{};
+    if constexpr (std::is_same_v<T, double>) {
+      if (piece.starts_with("nan0x")) return std::bit_cast<double>(TRY(bits_of_nan(piece.substr(5), where)));
+    }
     const auto [end, status] = std::from_chars(piece.data(), piece.data() + piece.size(), value);
     if (status != std::errc() || end != piece.data() + piece.size()) {
       return error_at(where, fmt::format("'{}' is not a number of this kind", piece));
@@ -154,6 +176,7 @@ class Parser {
         if (!((c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'))) return error("a hexadecimal digit expected");
       }
       byte = static_cast<std::byte>(digit(text_[at_]) * 16 + digit(text_[at_ + 1]));
+      if (tensor.dtype() == DType::boolean && byte > std::byte{1}) return error("a bool that is neither 00 nor 01");
       at_ += 2;
     }
     return expect("\"");
@@ -163,6 +186,11 @@ class Parser {
     const Type declared = TRY(type());
     const auto sizes = evaluate(declared.shape, {});
     if (!sizes) return error_at(where, "a constant's sizes are numbers");
+    // Every element is at least one character: nothing is allocated for text that is not there.
+    const auto count = checked_product(*sizes);
+    if (!count || static_cast<std::uint64_t>(*count) > text_.size() - at_) {
+      return error_at(where, "the shape has more elements than the text");
+    }
     HostTensor result = TRY(HostTensor::allocate(declared.dtype, *sizes));
     if (accept("hex\"")) {
       TRY(hex_bytes(result));
@@ -316,6 +344,8 @@ class Parser {
         return error_at(where, fmt::format("input {} does not fit the body", i));
       }
     }
+    // What the body assumes of sizes is the graph's to check.
+    for (Constraint& constraint : body.take_constraints()) graph.require(std::move(constraint));
     const ValueId result = Builder(graph).fusion(std::move(body), std::move(inputs));
     if (written && *written != graph.type(result)) return error_at(where, "the type is not the body's");
     return Values{result};
@@ -341,22 +371,47 @@ class Parser {
     return {};
   }
 
+  static std::size_t skip_quoted(std::string_view text, std::size_t at) {
+    for (++at; at < text.size() && text[at] != '"'; ++at) at += text[at] == '\\' ? 1 : 0;
+    return at;
+  }
+  // The text up to "==" or "<=" on this line, outside of quotes.
+  Result<std::string_view> until_relation() {
+    for (std::size_t i = at_; i < text_.size() && text_[i] != '\n'; ++i) {
+      if (text_[i] == '"') i = skip_quoted(text_, i);
+      const std::string_view next = text_.substr(std::min(i, text_.size()), 2);
+      if (next != "==" && next != "<=") continue;
+      const std::size_t start = std::exchange(at_, i);
+      return text_.substr(start, i - start);
+    }
+    return error("== or <= expected");
+  }
+  // Where the last quoted string of a line begins.
+  static std::size_t start_of_reason(std::string_view line) {
+    std::size_t last = std::string_view::npos;
+    for (std::size_t i = 0; i < line.size(); ++i) {
+      if (line[i] == '"') i = skip_quoted(line, last = i);
+    }
+    return last;
+  }
+
+  // "left == right "why"", on one line. Symbols may be quoted too; the reason is the last string.
   Result<void> require(Graph& graph) {
     skip_space();
     const std::size_t where = at_;
-    std::size_t sign = std::min(text_.find("==", at_), text_.find("<=", at_));
-    if (sign == std::string_view::npos) return error("== or <= expected");
+    const std::string_view left = TRY(until_relation());
     Constraint constraint;
-    constraint.kind = text_[sign] == '=' ? Constraint::Kind::equal : Constraint::Kind::less_equal;
-    constraint.left = TRY(dim(text_.substr(at_, sign - at_), where));
-    at_ = sign + 2;
-    // The reason is the last quoted string of the line; a symbol's name may be quoted too.
-    const std::size_t line_end = std::min(text_.find('\n', at_), text_.size());
-    const std::string_view line = text_.substr(at_, line_end - at_);
-    const std::size_t reason = line.find(" \"", line.find_first_not_of(' '));
-    constraint.right = TRY(dim(line.substr(0, reason), at_));
-    at_ += std::min(reason, line.size());
-    if (reason != std::string_view::npos) constraint.why = TRY(quoted());
+    constraint.kind = text_[at_] == '=' ? Constraint::Kind::equal : Constraint::Kind::less_equal;
+    constraint.left = TRY(dim(left, where));
+    at_ += 2;
+    skip_space();
+    const std::size_t right = at_;
+    const std::string_view rest = text_.substr(at_, text_.find('\n', at_) - at_);
+    const std::size_t reason = start_of_reason(rest);
+    if (reason == std::string_view::npos) return error("a reason in quotes expected at the end of the line");
+    constraint.right = TRY(dim(rest.substr(0, reason), right));
+    at_ = right + reason;
+    constraint.why = TRY(quoted());
     graph.require(std::move(constraint));
     return {};
   }
@@ -399,7 +454,10 @@ class Parser {
       } else if (keyword == "output") {
         const std::string port = TRY(quoted());
         TRY(expect("="));
-        result.add_output(port, TRY(use(names)));
+        const std::size_t value = at_;
+        const ValueId id = TRY(use(names));
+        if (id == ValueId::none) return error_at(value, "an output needs a value");
+        result.add_output(port, id);
       } else {
         return error_at(where, fmt::format("'{}' begins no line of a graph", keyword));
       }

@@ -3,6 +3,7 @@
 
 #include "graph/primitives.h"
 
+#include <bit>
 #include <cmath>
 
 namespace diji {
@@ -13,9 +14,10 @@ constexpr std::int64_t kListedElementsMax = 16;
 std::string quoted(std::string_view text) {
   std::string result = "\"";
   for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
     if (c == '"' || c == '\\') result += '\\';
-    if (c == '\n') {
-      result += "\\n";
+    if (byte < 0x20 || byte == 0x7f) {
+      result += fmt::format("\\x{:02x}", byte);  // as in the text of a Dim
     } else {
       result += c;
     }
@@ -23,9 +25,10 @@ std::string quoted(std::string_view text) {
   return result + '"';
 }
 
-// The shortest decimal that reads back to the same bits; always recognisable as a real number.
+// The shortest decimal that reads back to the same bits; always recognisable as a real number. NaN by its bits.
 template <typename T>
 std::string real(T value) {
+  if (std::isnan(value)) return fmt::format("nan0x{:016x}", std::bit_cast<std::uint64_t>(static_cast<double>(value)));
   std::string text = fmt::format("{}", value);
   return text.find_first_of(".en") == std::string::npos ? text + ".0" : text;
 }
@@ -125,6 +128,10 @@ struct Printer {
     for (const auto& [symbol, bounds] : graph.symbols()) {
       out += fmt::format("{}symbol {} in [{}, {}]\n", pad, Dim::symbol(symbol, bounds).text(), bounds.min, bounds.max);
     }
+    for (const Constraint& c : graph.constraints()) {
+      out += fmt::format("{}require {} {} {} {}\n", pad, c.left.text(), c.kind == Constraint::Kind::equal ? "==" : "<=",
+                         c.right.text(), quoted(c.why));
+    }
     std::size_t input = 0;
     for (std::size_t i = 0; i < graph.values().size(); ++i) {
       const auto id = static_cast<ValueId>(i);
@@ -137,10 +144,6 @@ struct Printer {
       } else if (value.output == 0) {
         node(graph, graph.node(value.producer), indent + 2);
       }
-    }
-    for (const Constraint& c : graph.constraints()) {
-      out += fmt::format("{}require {} {} {} {}\n", pad, c.left.text(), c.kind == Constraint::Kind::equal ? "==" : "<=",
-                         c.right.text(), quoted(c.why));
     }
     for (const Port& port : graph.outputs()) {
       out += fmt::format("{}output {} = {}\n", pad, quoted(port.name), name(port.value));

@@ -25,6 +25,7 @@ Result<void> verify_body(const Graph& graph, std::size_t index) {
     return broken(graph, index, "its body has other ports");
   }
   for (std::size_t i = 0; i < node.inputs.size(); ++i) {
+    if (node.inputs[i] == ValueId::none) return broken(graph, index, fmt::format("input {} is missing", i));
     if (graph.type(node.inputs[i]) != node.body->type(node.body->inputs()[i].value)) {
       return broken(graph, index, fmt::format("input {} has another type in the body", i));
     }
@@ -37,11 +38,11 @@ Result<void> verify_body(const Graph& graph, std::size_t index) {
   return {};
 }
 
-Result<void> verify_types(const Graph& graph, std::size_t index) {
+// `scratch` is a copy of the graph: inference may add assumptions.
+Result<void> verify_types(const Graph& graph, Graph& scratch, std::size_t index) {
   const Node& node = graph.nodes()[index];
   std::vector<Type> inferred;
   if (const auto primitive = primitive_of(node.op)) {
-    Graph scratch = graph;  // inference may add assumptions
     auto types = infer_primitive(scratch, *primitive, node.inputs, node.attributes);
     if (!types) return broken(graph, index, types.error().message);
     inferred = std::move(*types);
@@ -59,7 +60,7 @@ Result<void> verify_types(const Graph& graph, std::size_t index) {
   return {};
 }
 
-Result<void> verify_node(const Graph& graph, std::size_t index) {
+Result<void> verify_node(const Graph& graph, Graph& scratch, std::size_t index) {
   const Node& node = graph.nodes()[index];
   if (node.op == nullptr) return broken(graph, index, "no operator");
   for (const ValueId id : node.inputs) {
@@ -79,13 +80,14 @@ Result<void> verify_node(const Graph& graph, std::size_t index) {
   if (auto checked = check_call(graph, {node.op, node.inputs, node.attributes}); !checked) {
     return broken(graph, index, checked.error().message);
   }
-  return primitive_of(node.op) == Primitive::fusion ? verify_body(graph, index) : verify_types(graph, index);
+  return primitive_of(node.op) == Primitive::fusion ? verify_body(graph, index) : verify_types(graph, scratch, index);
 }
 
 }  // namespace
 
 Result<void> verify(const Graph& graph) {
-  for (std::size_t i = 0; i < graph.nodes().size(); ++i) TRY(verify_node(graph, i));
+  Graph scratch = graph;
+  for (std::size_t i = 0; i < graph.nodes().size(); ++i) TRY(verify_node(graph, scratch, i));
   for (const Value& value : graph.values()) {
     for (const Dim& dim : value.type.shape) {
       if (!dim.is_valid()) return fail(ErrorCode::malformed, "graph '{}': a size that is not an integer of 64 bits", graph.name);

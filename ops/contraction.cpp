@@ -3,6 +3,7 @@
 #include "ops/families.h"
 #include "ops/samples.h"
 
+#include <algorithm>
 #include <array>
 
 namespace diji {
@@ -57,6 +58,9 @@ std::optional<std::int64_t> same_padding(Builder& b, const Dim& in, std::int64_t
   return std::max<std::int64_t>((out - 1) * stride + reach - *size, 0);
 }
 
+// Far above any real stride or dilation, far below where products of two overflow.
+constexpr std::int64_t kGeometryMax = (std::int64_t{1} << 31) - 1;
+
 std::optional<ConvolutionDims> conv_geometry(Builder& b, const OpCall& call, std::size_t spatial) {
   ConvolutionDims dims{.strides = call.attributes.get_or("strides", Ints(spatial, 1)),
                        .dilations = call.attributes.get_or("dilations", Ints(spatial, 1)),
@@ -64,6 +68,11 @@ std::optional<ConvolutionDims> conv_geometry(Builder& b, const OpCall& call, std
   Ints pads = call.attributes.get_or("pads", Ints(2 * spatial, 0));
   if (pads.size() != 2 * spatial || dims.strides.size() != spatial || dims.dilations.size() != spatial) {
     b.fail(ErrorCode::mismatch, "pads, strides and dilations need {}, {} and {} entries for {} spatial axes", 2 * spatial, spatial, spatial, spatial);
+    return std::nullopt;
+  }
+  const auto in_range = [](const Ints& list) { return std::ranges::all_of(list, [](std::int64_t v) { return v >= 1 && v <= kGeometryMax; }); };
+  if (!in_range(dims.strides) || !in_range(dims.dilations)) {
+    b.fail(ErrorCode::mismatch, "strides [{}] and dilations [{}] must be 1 … {}", fmt::join(dims.strides, ", "), fmt::join(dims.dilations, ", "), kGeometryMax);
     return std::nullopt;
   }
   const auto kernel = call.attributes.get_or("kernel_shape", Ints{});

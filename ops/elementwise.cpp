@@ -36,7 +36,7 @@ Values cast(Builder& b, const OpCall& call) {
 
 std::vector<Sample> cast_samples(DType dtype) {
   std::vector<Sample> samples;
-  for (const DType to : {DType::f32, DType::f64, DType::i32, DType::i64, DType::u8, DType::boolean}) {
+  for (const DType to : {DType::f64, DType::f32, DType::f16, DType::bf16, DType::i32, DType::i64, DType::u8, DType::boolean}) {
     for (Sample sample : unary_samples(dtype)) {
       sample.label += fmt::format(" to {}", name_of(to));
       sample.attributes.set("to", to);
@@ -113,7 +113,7 @@ constexpr std::array kOps = {
                          {"round_mode", AttributeKind::text, "up", "of 8-bit floats only"}},
           .decompose = cast,
           .samples = cast_samples,
-          .onnx = {"Cast", {6, 9, 13, 19, 21, 23, 24, 25}},
+          .onnx = {"Cast", {6, 9, 13, 19, 21, 23, 24, 25, 28}},
           .oracle = "onnx-node:test_cast"},
 };
 

@@ -6,6 +6,8 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
+#include <string>
 
 namespace diji {
 namespace {
@@ -25,6 +27,19 @@ std::optional<Ints> known_ints(Builder& b, ValueId id, std::string_view operand)
     b.fail(ErrorCode::unsupported, "'{}' must be known when the model is loaded; computed axes are not built yet", operand);
   }
   return values;
+}
+
+// count / rest, where sizes that may be 0 are taken as positive: with a 0 among them there is no element, and every
+// quotient fits. So [N, 3, 4] to [N, -1] infers 12, not 12·N // N.
+Dim inferred_size(const Dim& count, const Dim& rest) {
+  std::map<std::string, Dim, std::less<>> positive, original;
+  for (const Dim* dim : {&count, &rest}) {
+    for (const auto& [name, bounds] : dim->symbols()) {
+      original.emplace(name, Dim::symbol(name, bounds));
+      positive.emplace(name, Dim::symbol(name, {std::max<std::int64_t>(bounds.min, 1), std::max<std::int64_t>(bounds.max, 1)}));
+    }
+  }
+  return floor_div(count.substitute(positive), rest.substitute(positive)).substitute(original);
 }
 
 Values reshape(Builder& b, const OpCall& call) {
@@ -51,7 +66,7 @@ Values reshape(Builder& b, const OpCall& call) {
   }
   if (inferred) {
     if (rest.is(0)) return {b.fail(ErrorCode::mismatch, "-1 cannot be inferred beside a size of 0")};
-    to[*inferred] = floor_div(element_count(from), rest);
+    to[*inferred] = inferred_size(element_count(from), rest);
   }
   return {b.reshape(call.inputs[0], std::move(to))};
 }
@@ -108,9 +123,12 @@ Values slice(Builder& b, const OpCall& call) {
   }
   Shape begin(b.shape(x).size(), Dim(0)), size = b.shape(x);
   Ints step(size.size(), 1);
+  std::vector<bool> sliced(size.size(), false);
   for (std::size_t i = 0; i < axes.size(); ++i) {
     const auto axis = static_cast<std::size_t>(b.axis(axes[i], b.rank(x)));
     if (!b.ok()) return {ValueId::none};
+    if (sliced[axis]) return {b.fail(ErrorCode::mismatch, "axis {} stands twice", axes[i])};
+    sliced[axis] = true;
     if (steps[i] == 0) return {b.fail(ErrorCode::mismatch, "a step of 0 on axis {}", axes[i])};
     const Range range = slice_range(b, (*starts)[i], (*ends)[i], steps[i], size[axis]);
     begin[axis] = range.start;
@@ -177,7 +195,9 @@ Values squeeze(Builder& b, const OpCall& call) {
   for (std::size_t i = 0; i < from.size(); ++i) {
     if (!dropped[i]) {
       to.push_back(from[i]);
-    } else if (from[i].constant().value_or(1) != 1) {
+    } else if (!from[i].constant()) {
+      b.graph().require({Constraint::Kind::equal, from[i], 1, fmt::format("squeeze: axis {} of {} is dropped", i, text_of(from))});
+    } else if (!from[i].is(1)) {
       return {b.fail(ErrorCode::mismatch, "axis {} has size {} and cannot be dropped", i, from[i].text())};
     }
   }
@@ -259,7 +279,7 @@ std::vector<Sample> transpose_samples(DType t) {
           {"outer", {sample_tensor(t, {4, 3, 16}, Fill::normal)}, {{"perm", Ints{1, 0, 2}}}, {}}};
 }
 
-constexpr List<std::int64_t, 8> kReshapeVersions = {5, 13, 14, 19, 21, 23, 24, 25};
+constexpr List<std::int64_t, 10> kReshapeVersions = {5, 13, 14, 19, 21, 23, 24, 25};
 
 constexpr std::array kOps = {
     OpDef{.name = "reshape",

@@ -16,21 +16,18 @@ constexpr std::int64_t kFoldedBytesMax = 1 << 20;
 // Operators may decompose to operators; a record that decomposes to itself is a mistake that must end.
 constexpr int kDecomposeRoundsMax = 16;
 
-bool is_composed(const Graph& graph, ValueId id) {
-  if (id == ValueId::none || graph.value(id).producer == NodeId::none) return false;
-  return !primitive_of(graph.node(graph.value(id).producer).op);
+bool has_composed(const Graph& graph) {
+  return std::ranges::any_of(graph.nodes(), [](const Node& node) { return !primitive_of(node.op); });
 }
 
-Result<Graph> decompose_once(const Graph& graph, bool& again) {
+Result<Graph> decompose_once(const Graph& graph) {
   return rewrite(graph, [&](Builder& builder, const Node& node, Values& inputs) -> std::optional<Values> {
     if (primitive_of(node.op)) return std::nullopt;
     if (node.op->decompose == nullptr) {
       builder.fail(ErrorCode::unsupported, "operator '{}' has no decomposition: structured and host operators are not built yet", node.op->name);
       return Values{};
     }
-    Values outputs = node.op->decompose(builder, {node.op, inputs, node.attributes});
-    again |= std::ranges::any_of(outputs, [&](ValueId id) { return is_composed(builder.graph(), id); });
-    return outputs;
+    return node.op->decompose(builder, {node.op, inputs, node.attributes});
   });
 }
 
@@ -64,11 +61,9 @@ bool all_known(const Shape& contents) {
 
 Result<Graph> decompose(const Graph& graph, const PassOptions&) {
   Graph result = graph;
-  bool again = true;
-  for (int round = 0; again; ++round) {
+  for (int round = 0; has_composed(result); ++round) {
     if (round == kDecomposeRoundsMax) return fail(ErrorCode::unsupported, "operators decompose into each other without end");
-    again = false;
-    result = TRY(decompose_once(result, again));
+    result = TRY(decompose_once(result));
   }
   return result;
 }
@@ -80,15 +75,18 @@ Result<Graph> fold_constants(const Graph& graph, const PassOptions&) {
     const Value& value = graph.value(node.outputs[0]);
     const bool known = value.contents && all_known(*value.contents);
     if (value.contents && !known) {
-      if (primitive == Primitive::dims || value.type.shape.size() != 1) return std::nullopt;
+      const bool writable = value.type.shape == Shape{Dim(std::ssize(*value.contents))} && contains(kIndex, value.type.dtype);
+      if (primitive == Primitive::dims || !writable) return std::nullopt;
       return Values{builder.dims(*value.contents, value.type.dtype)};
     }
     if (!fits_budget(value.type) || (!known && !all_constant(builder.graph(), inputs))) return std::nullopt;
     if (known && !all_constant(builder.graph(), inputs)) {
       Graph alone;
       Builder b(alone);
-      const ValueId elements = b.dims(*value.contents, value.type.dtype);
-      alone.add_output("y", b.reshape(elements, value.type.shape));
+      const ValueId elements = b.convert(b.dims(*value.contents), value.type.dtype);
+      const ValueId shaped = b.reshape(elements, value.type.shape);
+      if (!b.ok()) return std::nullopt;
+      alone.add_output("y", shaped);
       auto folded = interpret(alone, {}, Arithmetic::typed);
       return folded ? std::optional(Values{builder.constant(std::move((*folded)[0]))}) : std::nullopt;
     }

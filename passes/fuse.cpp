@@ -55,14 +55,14 @@ class Fuser {
         graph_,
         [&](Builder& builder, const Node& node, Values& inputs) -> std::optional<Values> {
           const Group* group = by_output[position(node)];
-          ValueId result = ValueId::none;
+          Values results;
           if (group == nullptr) {
-            result = builder.primitive(*primitive_of(node.op), inputs, node.attributes);
+            results = copy_node(builder, graph_, node, inputs);
           } else {
-            result = emit(builder, *group, map);
+            results = {emit(builder, *group, map)};
           }
-          map.set(node.outputs[0], result);
-          return Values{result};
+          for (std::size_t i = 0; i < results.size(); ++i) map.set(node.outputs[i], results[i]);
+          return results;
         },
         [&](const Node& node) { return by_output[position(node)] != nullptr || stands_alone_[position(node)]; });
   }
@@ -89,11 +89,12 @@ class Fuser {
 
   // Where node i is computed: in the groups of its readers where that is allowed, else in a group of its own.
   void assign(std::size_t i) {
-    const Primitive kind = primitive(i);
-    if (kind == Primitive::dims) {
+    const auto which = primitive_of(node(i).op);
+    if (!which || *which == Primitive::dims || *which == Primitive::fusion) {
       stands_alone_[i] = true;
       return;
     }
+    const Primitive kind = *which;
     std::set<std::size_t> groups;
     bool needs_memory = leaves_[i];
     for (const std::size_t reader : readers_[i]) {

@@ -9,8 +9,6 @@ Values ValueMap::of(const Values& old) const {
   return result;
 }
 
-namespace {
-
 Values copy_node(Builder& builder, const Graph& graph, const Node& node, const Values& inputs) {
   std::vector<Type> types;
   std::vector<std::optional<Shape>> contents;
@@ -22,8 +20,6 @@ Values copy_node(Builder& builder, const Graph& graph, const Node& node, const V
   copy.inputs = inputs;
   return builder.graph().add_node(std::move(copy), std::move(types), std::move(contents)).outputs;
 }
-
-}  // namespace
 
 Result<Graph> rewrite(const Graph& graph, const NodeRule& rule, const std::function<bool(const Node&)>& wanted) {
   Graph result;

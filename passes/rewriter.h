@@ -23,6 +23,9 @@ class ValueMap {
   std::vector<ValueId> ids_;
 };
 
+/// The node as it is, with other inputs: types, contents, name and body are kept.
+Values copy_node(Builder& builder, const Graph& graph, const Node& node, const Values& inputs);
+
 /// What a node becomes: its outputs' values in the new graph, or nothing when it is copied as it is. `inputs` are already mapped, and a rule may change them before the copy.
 using NodeRule = std::function<std::optional<Values>(Builder& builder, const Node& node, Values& inputs)>;
 

@@ -63,6 +63,8 @@ std::optional<ValueId> merge_broadcasts(Builder& b, Primitive primitive, const N
 // map(broadcast(x), broadcast(y)) computes the same number many times; broadcast(map(x, y)) once.
 std::optional<ValueId> sink_broadcast(Builder& b, Primitive primitive, const Node& node, const Values& inputs) {
   if (!is_map(primitive)) return std::nullopt;
+  // Stretched over no element at all, an integer division never meets its zero divisor.
+  if (primitive == Primitive::divide && !is_floating(b.dtype(inputs[0]))) return std::nullopt;
   const Shape target = b.shape(inputs[0]);
   Values sources;
   Shape common(target.size(), Dim(1));

@@ -21,7 +21,8 @@ namespace {
 using diji::Error;
 using diji::ErrorCode;
 
-static_assert(static_cast<int>(diji::DType::boolean) == DIJI_BOOL, "the dtypes stand in one order on both sides");
+static_assert(static_cast<int>(diji::DType::boolean) == DIJI_BOOL,
+              "the dtypes stand in one order on both sides");
 
 Error& last_error() {
   thread_local Error error;
@@ -34,7 +35,9 @@ diji_status_code failed(Error error) {
   return static_cast<diji_status_code>(code);
 }
 
-diji_status_code usage(std::string_view sentence) { return failed(diji::fail(ErrorCode::usage, "{}", sentence).error()); }
+diji_status_code usage(std::string_view sentence) {
+  return failed(diji::fail(ErrorCode::usage, "{}", sentence).error());
+}
 
 // Devices are opened once for all models of the process.
 diji::DeviceList& devices(int threads) {
@@ -44,13 +47,18 @@ diji::DeviceList& devices(int threads) {
 
 diji::Result<diji::HostTensor> tensor_of(const diji_tensor_view& view) {
   if (view.name == nullptr) return diji::fail(ErrorCode::usage, "an input without a name");
-  if (view.dtype > DIJI_BOOL) return diji::fail(ErrorCode::usage, "input '{}': {} is not a dtype", view.name, static_cast<int>(view.dtype));
+  if (view.dtype > DIJI_BOOL)
+    return diji::fail(ErrorCode::usage, "input '{}': {} is not a dtype", view.name,
+                      static_cast<int>(view.dtype));
   if ((view.rank > 0 && view.shape == nullptr) || (view.data_bytes > 0 && view.data == nullptr)) {
     return diji::fail(ErrorCode::usage, "input '{}': a null pointer", view.name);
   }
-  diji::HostTensor tensor = TRY(diji::HostTensor::allocate(static_cast<diji::DType>(view.dtype), diji::StaticShape(view.shape, view.shape + view.rank)));
+  diji::HostTensor tensor = TRY(diji::HostTensor::allocate(
+      static_cast<diji::DType>(view.dtype), diji::StaticShape(view.shape, view.shape + view.rank)));
   if (tensor.bytes().size() != view.data_bytes) {
-    return diji::fail(ErrorCode::mismatch, "input '{}': {} bytes given, {} wanted for shape {} of {}", view.name, view.data_bytes, tensor.bytes().size(), diji::text_of(tensor.shape()), name_of(tensor.dtype()));
+    return diji::fail(ErrorCode::mismatch, "input '{}': {} bytes given, {} wanted for shape {} of {}",
+                      view.name, view.data_bytes, tensor.bytes().size(), diji::text_of(tensor.shape()),
+                      name_of(tensor.dtype()));
   }
   const auto* bytes = static_cast<const std::byte*>(view.data);
   std::copy(bytes, bytes + view.data_bytes, tensor.mutable_bytes().begin());
@@ -67,13 +75,15 @@ const char* diji_version(void) { return DIJI_VERSION; }
 
 diji_status_code diji_model_load(const char* path, const diji_load_options* options, diji_model** model) {
   if (path == nullptr || model == nullptr) return usage("diji_model_load: a null pointer");
-  if (options != nullptr && options->struct_size < sizeof(diji_load_options)) return usage("diji_model_load: struct_size is too small");
+  if (options != nullptr && options->struct_size < sizeof(diji_load_options))
+    return usage("diji_model_load: struct_size is too small");
   diji::SessionOptions session_options;
   if (options != nullptr) {
     if (options->device != nullptr) session_options.device = options->device;
     session_options.memory_limit_bytes = options->memory_limit_bytes;
   }
-  auto session = diji::Session::open(devices(options == nullptr ? 0 : options->threads), path, session_options);
+  auto session =
+      diji::Session::open(devices(options == nullptr ? 0 : options->threads), path, session_options);
   if (!session) return failed(std::move(session).error());
   std::string coverage = (*session)->coverage().line();
   *model = new diji_model{std::move(*session), std::move(coverage)};
@@ -97,13 +107,16 @@ const char* diji_model_output_name(const diji_model* model, size_t index) {
 
 const char* diji_model_coverage(const diji_model* model) { return model->coverage.c_str(); }
 
-diji_status_code diji_model_run(diji_model* model, const diji_tensor_view* inputs, size_t input_count, diji_result** result) {
-  if (model == nullptr || result == nullptr || (input_count > 0 && inputs == nullptr)) return usage("diji_model_run: a null pointer");
+diji_status_code diji_model_run(diji_model* model, const diji_tensor_view* inputs, size_t input_count,
+                                diji_result** result) {
+  if (model == nullptr || result == nullptr || (input_count > 0 && inputs == nullptr))
+    return usage("diji_model_run: a null pointer");
   std::map<std::string, diji::HostTensor> tensors;
   for (size_t i = 0; i < input_count; ++i) {
     auto tensor = tensor_of(inputs[i]);
     if (!tensor) return failed(std::move(tensor).error());
-    if (!tensors.emplace(inputs[i].name, std::move(*tensor)).second) return usage(fmt::format("input '{}' is given twice", inputs[i].name));
+    if (!tensors.emplace(inputs[i].name, std::move(*tensor)).second)
+      return usage(fmt::format("input '{}' is given twice", inputs[i].name));
   }
   auto outputs = model->session->run(tensors);
   if (!outputs) return failed(std::move(outputs).error());
@@ -118,7 +131,8 @@ void diji_result_free(diji_result* result) { delete result; }
 
 diji_status_code diji_result_output(const diji_result* result, size_t index, diji_tensor_view* output) {
   if (result == nullptr || output == nullptr) return usage("diji_result_output: a null pointer");
-  if (index >= result->outputs.size()) return usage(fmt::format("output {} of {}", index, result->outputs.size()));
+  if (index >= result->outputs.size())
+    return usage(fmt::format("output {} of {}", index, result->outputs.size()));
   const diji::HostTensor& tensor = result->outputs[index];
   *output = {.name = result->names[index].c_str(),
              .dtype = static_cast<diji_dtype>(tensor.dtype()),

@@ -28,14 +28,19 @@ struct Entry {
   std::span<const std::byte> blob;
 };
 
-void append(std::vector<std::byte>& out, std::span<const std::byte> bytes) { out.insert(out.end(), bytes.begin(), bytes.end()); }
-void append_number(std::vector<std::byte>& out, std::uint64_t value) { append(out, std::as_bytes(std::span(&value, 1))); }
+void append(std::vector<std::byte>& out, std::span<const std::byte> bytes) {
+  out.insert(out.end(), bytes.begin(), bytes.end());
+}
+void append_number(std::vector<std::byte>& out, std::uint64_t value) {
+  append(out, std::as_bytes(std::span(&value, 1)));
+}
 void append_text(std::vector<std::byte>& out, std::string_view text) {
   append_number(out, text.size());
   append(out, std::as_bytes(std::span(text)));
 }
 
-std::vector<std::byte> serialise(std::string_view kernel, std::string_view device, std::span<const std::byte> blob) {
+std::vector<std::byte> serialise(std::string_view kernel, std::string_view device,
+                                 std::span<const std::byte> blob) {
   std::vector<std::byte> body;
   append_text(body, kernel);
   append_text(body, device);
@@ -50,10 +55,12 @@ std::vector<std::byte> serialise(std::string_view kernel, std::string_view devic
 
 Result<Entry> parse(std::span<const std::byte> bytes, const std::string& name) {
   Reader reader(bytes, name);
-  if (TRY(reader.text(kMagic.size(), "magic")) != kMagic) return reader.malformed_at(0, "not a cache entry of this version");
+  if (TRY(reader.text(kMagic.size(), "magic")) != kMagic)
+    return reader.malformed_at(0, "not a cache entry of this version");
   const auto checksum = TRY(reader.number<std::uint64_t>("checksum"));
   const auto body = bytes.subspan(bytes.size() - reader.remaining());
-  if (XXH3_64bits(body.data(), body.size()) != checksum) return reader.malformed("the checksum does not fit the contents");
+  if (XXH3_64bits(body.data(), body.size()) != checksum)
+    return reader.malformed("the checksum does not fit the contents");
   Entry entry;
   entry.kernel = TRY(reader.text(TRY(reader.number<std::uint64_t>("length")), "kernel name"));
   entry.device = TRY(reader.text(TRY(reader.number<std::uint64_t>("length")), "device"));
@@ -64,7 +71,7 @@ Result<Entry> parse(std::span<const std::byte> bytes, const std::string& name) {
 
 // Why the folder's contents cannot be trusted, or "".
 std::string distrust(const fs::path& folder) {
-  struct stat info {};
+  struct stat info{};
   if (::stat(folder.c_str(), &info) != 0) return "cannot be looked at";
   if (!S_ISDIR(info.st_mode)) return "is not a folder";
   if (info.st_uid != ::geteuid()) return fmt::format("belongs to user {}", info.st_uid);
@@ -97,24 +104,28 @@ fs::path CompileCache::default_folder() {
     const char* value = std::getenv(name);
     return value == nullptr ? std::string_view() : value;
   };
-  if (const auto folder = variable("DIJI_CACHE_DIR"); !folder.empty()) return folder == "off" ? fs::path() : fs::path(folder);
-  if (const auto cache = variable("XDG_CACHE_HOME"); !cache.empty()) return fs::path(cache) / "diji" / "kernels";
-  if (const auto home = variable("HOME"); !home.empty()) return fs::path(home) / ".cache" / "diji" / "kernels";
+  if (const auto folder = variable("DIJI_CACHE_DIR"); !folder.empty())
+    return folder == "off" ? fs::path() : fs::path(folder);
+  if (const auto cache = variable("XDG_CACHE_HOME"); !cache.empty())
+    return fs::path(cache) / "diji" / "kernels";
+  if (const auto home = variable("HOME"); !home.empty())
+    return fs::path(home) / ".cache" / "diji" / "kernels";
   return {};
 }
 
 CompileCache::CompileCache(fs::path folder) : folder_(std::move(folder)) {}
 
 std::string CompileCache::key_of(std::string_view text, std::string_view fingerprint) {
-  // The text is all that the generator puts into a kernel, so its version is in the text; the build version covers the
-  // format of entries.
+  // The text is all that the generator puts into a kernel, so its version is in the text; the build version
+  // covers the format of entries.
   const std::string all = fmt::format("{}\n{}\n{}", DIJI_VERSION, fingerprint, text);
   const XXH128_hash_t hash = XXH3_128bits(all.data(), all.size());
   return fmt::format("{:016x}{:016x}", hash.high64, hash.low64);
 }
 
 void CompileCache::warn_once(std::string_view sentence) {
-  if (!warned_.exchange(true)) warn("compile cache {}: {}; kernels are compiled again each time", folder_.string(), sentence);
+  if (!warned_.exchange(true))
+    warn("compile cache {}: {}; kernels are compiled again each time", folder_.string(), sentence);
 }
 
 bool CompileCache::usable() {
@@ -130,7 +141,8 @@ bool CompileCache::usable() {
   return reason.empty();
 }
 
-std::optional<std::vector<std::byte>> CompileCache::find(const std::string& key, std::string_view fingerprint) {
+std::optional<std::vector<std::byte>> CompileCache::find(const std::string& key,
+                                                         std::string_view fingerprint) {
   if (!usable()) return std::nullopt;
   const fs::path path = folder_ / (key + std::string(kSuffix));
   const auto bytes = read_file(path);
@@ -146,9 +158,11 @@ std::optional<std::vector<std::byte>> CompileCache::find(const std::string& key,
   return std::vector<std::byte>(entry->blob.begin(), entry->blob.end());
 }
 
-void CompileCache::store(const std::string& key, std::string_view kernel, std::string_view fingerprint, std::span<const std::byte> blob) {
+void CompileCache::store(const std::string& key, std::string_view kernel, std::string_view fingerprint,
+                         std::span<const std::byte> blob) {
   if (!usable()) return;
-  const auto written = write_file_atomically(folder_ / (key + std::string(kSuffix)), serialise(kernel, fingerprint, blob));
+  const auto written =
+      write_file_atomically(folder_ / (key + std::string(kSuffix)), serialise(kernel, fingerprint, blob));
   if (!written) warn_once(written.error().message);
 }
 
@@ -162,7 +176,8 @@ Result<std::vector<CacheEntry>> CompileCache::list() const {
   for (const Found& file : files_of(folder_)) {
     CacheEntry entry{.key = file.path.stem().string(), .bytes = file.bytes};
     const auto bytes = read_file(file.path);
-    const auto parsed = bytes ? parse(*bytes, file.path.string()) : Result<Entry>(std::unexpected(bytes.error()));
+    const auto parsed =
+        bytes ? parse(*bytes, file.path.string()) : Result<Entry>(std::unexpected(bytes.error()));
     if (parsed) {
       entry.kernel = parsed->kernel;
       entry.device = parsed->device;
@@ -179,7 +194,8 @@ Result<int> CompileCache::prune(std::uint64_t bytes_max) {
   int removed = 0;
   std::error_code ignored;
   for (const CacheEntry& entry : entries) {
-    if (!entry.problem.empty()) removed += fs::remove(folder_ / (entry.key + std::string(kSuffix)), ignored) ? 1 : 0;
+    if (!entry.problem.empty())
+      removed += fs::remove(folder_ / (entry.key + std::string(kSuffix)), ignored) ? 1 : 0;
   }
   auto files = files_of(folder_);
   std::ranges::sort(files, {}, &Found::used);

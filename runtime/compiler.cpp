@@ -21,7 +21,8 @@ std::string operators_of(const Graph& body) {
 
 class Compilation {
  public:
-  Compilation(Executable& executable, KernelBuilder& kernels) : executable_(executable), kernels_(kernels), graph_(executable.graph) {}
+  Compilation(Executable& executable, KernelBuilder& kernels)
+      : executable_(executable), kernels_(kernels), graph_(executable.graph) {}
 
   Result<void> run() {
     executable_.storage_of.assign(graph_.values().size(), kNowhere);
@@ -47,13 +48,15 @@ class Compilation {
   void fresh_storage(ValueId id, int step) {
     const Type& type = graph_.type(id);
     storage(id) = executable_.storages.size();
-    executable_.storages.push_back({.bytes = element_count(type.shape) * Dim(bytes_of(type.dtype)), .first_step = step, .last_step = step});
+    executable_.storages.push_back({.bytes = element_count(type.shape) * Dim(bytes_of(type.dtype)),
+                                    .first_step = step,
+                                    .last_step = step});
   }
 
   Result<void> constant_storage(ValueId id) {
     const HostTensor& constant = *graph_.value(id).constant;
     storage(id) = executable_.storages.size();
-    executable_.storages.push_back({.kind = Storage::Kind::constant, .constant = constant, .place = TRY(executable_.device->import_constant(constant))});
+    executable_.storages.push_back({.constant = TRY(executable_.device->import_constant(constant))});
     return {};
   }
 
@@ -69,6 +72,7 @@ class Compilation {
   Result<void> write_sizes(const Node& node) {
     fresh_storage(node.outputs[0], static_cast<int>(steps().size()));
     steps().push_back({.storages = {storage(node.outputs[0])},
+                       .value = node.outputs[0],
                        .elements = node.attributes.get_or("elements", Shape{}),
                        .elements_dtype = graph_.type(node.outputs[0]).dtype,
                        .operators = "sizes"});
@@ -80,7 +84,7 @@ class Compilation {
     if (!kernels) return in_context(operators_of(*node.body), std::move(kernels).error());
     fresh_storage(node.outputs[0], static_cast<int>(steps().size()));
     for (Kernel& kernel : *kernels) {
-      Step step{.entry = kernel.entry, .module = kernels_.add(kernel)};
+      Step step{.entry = kernel.entry, .module = kernels_.add(kernel), .value = node.outputs[0]};
       for (const ValueId id : node.inputs) step.storages.push_back(storage(id));
       step.storages.push_back(storage(node.outputs[0]));
       for (const std::size_t index : step.storages) extend(index, static_cast<int>(steps().size()));
@@ -102,7 +106,9 @@ class Compilation {
 
 DeviceTraits traits_of(const Device& device) {
   const DeviceInfo& info = device.info();
-  return {.dialect = info.dialect, .vector_bytes = static_cast<int>(info.vector_bytes), .vector_registers = static_cast<int>(info.vector_registers)};
+  return {.dialect = info.dialect,
+          .vector_bytes = static_cast<int>(info.vector_bytes),
+          .vector_registers = static_cast<int>(info.vector_registers)};
 }
 
 std::size_t KernelBuilder::add(const Kernel& kernel) {
@@ -129,7 +135,8 @@ Result<std::vector<Module>> KernelBuilder::build() {
   std::vector<Result<std::vector<std::byte>>> blobs(missing.size());
   device_.threads().parallel_for(std::ssize(missing), 1, [&](std::int64_t begin, std::int64_t end, int) {
     for (std::int64_t i = begin; i < end; ++i) {
-      blobs[static_cast<std::size_t>(i)] = device_.compile(wanted_[missing[static_cast<std::size_t>(i)]].text);
+      blobs[static_cast<std::size_t>(i)] =
+          device_.compile(wanted_[missing[static_cast<std::size_t>(i)]].text);
     }
   });
   for (std::size_t i = 0; i < missing.size(); ++i) {
@@ -144,7 +151,8 @@ Result<std::vector<Module>> KernelBuilder::build() {
   return result;
 }
 
-Result<std::shared_ptr<const Executable>> compile(Graph graph, Device& device, CompileCache& cache, const PassOptions& options) {
+Result<std::shared_ptr<const Executable>> compile(Graph graph, Device& device, CompileCache& cache,
+                                                  const PassOptions& options) {
   auto executable = std::make_shared<Executable>();
   executable->graph = TRY(run_pipeline(std::move(graph), options));
   executable->device = &device;

@@ -10,7 +10,8 @@
 namespace diji {
 
 /// Errors: operators without a kernel on this device (unsupported), the device's compiler (device).
-Result<std::shared_ptr<const Executable>> compile(Graph graph, Device& device, CompileCache& cache, const PassOptions& options);
+Result<std::shared_ptr<const Executable>> compile(Graph graph, Device& device, CompileCache& cache,
+                                                  const PassOptions& options);
 
 /// Kernels for one device, by text: from the cache, else compiled (in parallel) and stored there.
 class KernelBuilder {

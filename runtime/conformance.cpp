@@ -1,6 +1,7 @@
 // Operators on a device against the interpreter.
 #include "runtime/conformance.h"
 
+#include "graph/bind.h"
 #include "graph/builder.h"
 #include "graph/error_bound.h"
 #include "graph/interpreter.h"
@@ -35,10 +36,14 @@ struct Element {
 // Whether a float may stand for the truth; the share of the bound it used.
 double share_of_bound(const Element& e, DType dtype) {
   if (std::isnan(e.truth)) return std::isnan(e.got) ? 0 : HUGE_VAL;
-  if (!std::isfinite(e.bound)) return 0;  // nothing is promised: a divisor that may be zero
+  // Without a finite bound only an infinity can be right, the very same one.
+  if (!std::isfinite(e.bound)) return std::isinf(e.truth) && e.got == e.truth ? 0 : HUGE_VAL;
   if (std::isinf(e.got) || std::isinf(e.truth)) {
     const bool may_overflow = std::isinf(representable(std::fabs(e.truth) + e.bound, dtype));
-    return e.got == e.truth || (may_overflow && !std::isnan(e.got) && std::signbit(e.got) == std::signbit(e.truth)) ? 0 : HUGE_VAL;
+    return e.got == e.truth ||
+                   (may_overflow && !std::isnan(e.got) && std::signbit(e.got) == std::signbit(e.truth))
+               ? 0
+               : HUGE_VAL;
   }
   const double error = std::fabs(e.got - e.truth);
   if (std::isnan(error)) return HUGE_VAL;
@@ -56,7 +61,8 @@ Graph graph_of(const OpDef& op, const Sample& sample, std::vector<HostTensor>& f
     } else {
       // Symbolic sizes, as in a model: the kernel that is tested is the one that users get.
       Shape shape;
-      for (std::size_t axis = 0; axis < tensor.shape().size(); ++axis) shape.emplace_back(tensor.shape()[axis]);
+      for (std::size_t axis = 0; axis < tensor.shape().size(); ++axis)
+        shape.emplace_back(tensor.shape()[axis]);
       inputs.push_back(graph.add_input(fmt::format("input_{}", i), {tensor.dtype(), shape}));
       fed.push_back(tensor);
     }
@@ -95,19 +101,26 @@ Result<Comparison> run_sample(Device& device, CompileCache& cache, const OpDef& 
 
 Comparison compare_with_truth(const HostTensor& got, const HostTensor& truth, const HostTensor& bound) {
   Comparison result;
-  if (got.shape() != truth.shape()) return {.ok = false, .problem = fmt::format("shape {}, wanted {}", text_of(got.shape()), text_of(truth.shape()))};
+  if (got.shape() != truth.shape())
+    return {.ok = false,
+            .problem = fmt::format("shape {}, wanted {}", text_of(got.shape()), text_of(truth.shape()))};
   const bool floating = is_floating(got.dtype());
   if (!floating && !bound.count()) return result;
   for (std::int64_t i = 0; i < got.count(); ++i) {
-    const Element e{got.as_double(i), truth.as_double(i), bound.values<double>()[static_cast<std::size_t>(i)]};
-    const double share = floating ? share_of_bound(e, got.dtype()) : std::fabs(e.got - e.truth) <= e.bound ? 0 : HUGE_VAL;
+    const Element e{got.as_double(i), truth.as_double(i),
+                    bound.values<double>()[static_cast<std::size_t>(i)]};
+    const double share = floating                                ? share_of_bound(e, got.dtype())
+                         : std::fabs(e.got - e.truth) <= e.bound ? 0
+                                                                 : HUGE_VAL;
     if (floating && std::isfinite(e.got) && std::isfinite(e.truth)) {
-      result.worst_ulp = std::max(result.worst_ulp, std::fabs(e.got - e.truth) / ulp_at(e.truth, got.dtype()));
+      result.worst_ulp =
+          std::max(result.worst_ulp, std::fabs(e.got - e.truth) / ulp_at(e.truth, got.dtype()));
     }
     result.worst_share = std::max(result.worst_share, share);
     if (share <= 1 || !result.ok) continue;
     result.ok = false;
-    result.problem = fmt::format("element {}: got {}, true value {}, proven bound {:.3g}", i, e.got, e.truth, e.bound);
+    result.problem =
+        fmt::format("element {}: got {}, true value {}, proven bound {:.3g}", i, e.got, e.truth, e.bound);
   }
   // 64-bit integers are compared exactly, beyond what a double can tell apart.
   if (!floating && result.ok && got.dtype() == truth.dtype() && result.worst_share == 0) {
@@ -118,11 +131,43 @@ Comparison compare_with_truth(const HostTensor& got, const HostTensor& truth, co
   return result;
 }
 
+Result<std::vector<KernelCheck>> verify_kernels(std::shared_ptr<const Executable> executable,
+                                                std::span<const HostTensor> inputs) {
+  const Graph& graph = executable->graph;
+  const auto context = TRY(ExecutionContext::create(executable, executable->device->default_pool()));
+  std::vector<HostTensor> values(graph.values().size());
+  const auto at = [&](ValueId id) -> HostTensor& { return values[static_cast<std::size_t>(id)]; };
+  for (std::size_t i = 0; i < inputs.size(); ++i) at(graph.inputs()[i].value) = inputs[i];
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    if (graph.values()[i].constant != nullptr) values[i] = *graph.values()[i].constant;
+  }
+  TRY(context->run(inputs, {.observer = [&](ValueId id, HostTensor tensor) { at(id) = std::move(tensor); }}));
+  std::vector<StaticShape> shapes;
+  for (const HostTensor& input : inputs) shapes.push_back(input.shape());
+  const Bindings bindings = TRY(bind_symbols(graph, shapes));
+  std::vector<KernelCheck> checks;
+  for (const Node& node : graph.nodes()) {
+    if (primitive_of(node.op) == Primitive::reshape) {
+      at(node.outputs[0]) =
+          at(node.inputs[0]).reshaped(TRY(evaluate(graph.type(node.outputs[0]).shape, bindings)));
+    }
+    if (node.body == nullptr) continue;
+    std::vector<HostTensor> captures;
+    for (const ValueId id : node.inputs) captures.push_back(at(id));
+    const auto truth = TRY(interpret_with_bounds(*node.body, captures));
+    checks.push_back(
+        {fmt::format("{}", node.body->nodes().empty() ? "copy" : node.body->nodes().back().op->name),
+         compare_with_truth(at(node.outputs[0]), truth[0].value, truth[0].bound)});
+  }
+  return checks;
+}
+
 Comparison compare_with_tolerance(const HostTensor& got, const HostTensor& wanted, double rtol, double atol) {
   Comparison result;
   if (got.dtype() != wanted.dtype() || got.shape() != wanted.shape()) {
     return {.ok = false,
-            .problem = fmt::format("{}{}, wanted {}{}", name_of(got.dtype()), text_of(got.shape()), name_of(wanted.dtype()), text_of(wanted.shape()))};
+            .problem = fmt::format("{}{}, wanted {}{}", name_of(got.dtype()), text_of(got.shape()),
+                                   name_of(wanted.dtype()), text_of(wanted.shape()))};
   }
   const bool floating = is_floating(got.dtype());
   if (!floating) {
@@ -134,7 +179,8 @@ Comparison compare_with_tolerance(const HostTensor& got, const HostTensor& wante
     if (a == b || (std::isnan(a) && std::isnan(b))) continue;
     const double error = std::fabs(a - b);
     result.max_abs_error = std::max(result.max_abs_error, std::isnan(error) ? HUGE_VAL : error);
-    result.max_rel_error = std::max(result.max_rel_error, std::isnan(error) ? HUGE_VAL : error / std::fabs(b));
+    result.max_rel_error =
+        std::max(result.max_rel_error, std::isnan(error) ? HUGE_VAL : error / std::fabs(b));
     if (floating && error <= atol + rtol * std::fabs(b)) continue;
     result.ok = false;
     if (result.problem.empty()) result.problem = fmt::format("element {}: got {}, wanted {}", i, a, b);
@@ -157,7 +203,9 @@ VerifyRow verify_operator(Device& device, CompileCache& cache, const OpDef& op, 
       row.worst_share = std::max(row.worst_share, compared->worst_share);
       continue;
     }
-    if (row.failed++ == 0) row.problem = fmt::format("{}: {}", sample.label, compared ? compared->problem : compared.error().message);
+    if (row.failed++ == 0)
+      row.problem =
+          fmt::format("{}: {}", sample.label, compared ? compared->problem : compared.error().message);
   }
   return row;
 }

@@ -4,6 +4,7 @@
 #include "device/device.h"
 #include "graph/op_def.h"
 #include "runtime/compile_cache.h"
+#include "runtime/executable.h"
 
 #include <functional>
 #include <span>
@@ -19,10 +20,10 @@ struct VerifyRow {
   std::string device;
   int cases = 0;
   int failed = 0;
-  int unsupported = 0;          ///< refused by name, with the reason below
-  double worst_ulp = 0;         ///< largest error in units of the last place of the true value
-  double worst_share = 0;       ///< largest error as a share of the proven bound; above 1 is a failure
-  std::string problem;          ///< the first failure or refusal: sample, element, got, wanted, bound
+  int unsupported = 0;     ///< refused by name, with the reason below
+  double worst_ulp = 0;    ///< largest error in units of the last place of the true value
+  double worst_share = 0;  ///< largest error as a share of the proven bound; above 1 is a failure
+  std::string problem;     ///< the first failure or refusal: sample, element, got, wanted, bound
 };
 
 /// All samples of `op` whose first operand may be `dtype`.
@@ -35,6 +36,17 @@ struct Comparison {
   std::string problem;
 };
 Comparison compare_with_truth(const HostTensor& got, const HostTensor& truth, const HostTensor& bound);
+
+/// One kernel of a model against the truth for the very inputs it had in this run.
+struct KernelCheck {
+  std::string operators;
+  Comparison comparison;
+};
+/// Runs the model once and checks every kernel alone, so that each bound is that of one kernel: errors of
+/// earlier kernels are in its inputs and do not pile up in the bound. Inputs in the order of the ports.
+Result<std::vector<KernelCheck>> verify_kernels(std::shared_ptr<const Executable> executable,
+                                                std::span<const HostTensor> inputs);
+
 /// |a − b| ≤ atol + rtol·|b|, exact for integers and booleans; NaN equals NaN. For tensors from elsewhere.
 Comparison compare_with_tolerance(const HostTensor& got, const HostTensor& wanted, double rtol, double atol);
 

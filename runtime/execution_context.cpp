@@ -9,16 +9,18 @@
 
 namespace diji {
 
-Result<std::unique_ptr<ExecutionContext>> ExecutionContext::create(std::shared_ptr<const Executable> executable, MemoryPool& pool) {
+Result<std::unique_ptr<ExecutionContext>> ExecutionContext::create(
+    std::shared_ptr<const Executable> executable, MemoryPool& pool) {
   Stream stream = TRY(executable->device->new_stream());
-  std::unique_ptr<ExecutionContext> context(new ExecutionContext(std::move(executable), pool, std::move(stream)));
+  std::unique_ptr<ExecutionContext> context(
+      new ExecutionContext(std::move(executable), pool, std::move(stream)));
   context->error_word_ = TRY(pool.allocate(sizeof(std::uint64_t)));
   return context;
 }
 
 diji_place ExecutionContext::place_of(std::size_t storage) const {
   const Storage& s = executable_->storages[storage];
-  return s.kind == Storage::Kind::constant ? s.place : arena_.place(plan_.offsets[storage]);
+  return s.constant ? s.constant->place() : arena_.place(plan_.offsets[storage]);
 }
 
 Result<void> ExecutionContext::prepare(const Bindings& bindings) {
@@ -39,7 +41,8 @@ Result<void> ExecutionContext::run_step(const Step& step, std::size_t number, co
     const auto values = TRY(evaluate(step.elements, bindings));
     HostTensor tensor = TRY(HostTensor::allocate(step.elements_dtype, {std::ssize(values)}));
     for (std::size_t i = 0; i < values.size(); ++i) {
-      std::memcpy(tensor.mutable_bytes().data() + i * static_cast<std::size_t>(bytes_of(step.elements_dtype)), &values[i], static_cast<std::size_t>(bytes_of(step.elements_dtype)));
+      std::memcpy(tensor.mutable_bytes().data() + i * static_cast<std::size_t>(bytes_of(step.elements_dtype)),
+                  &values[i], static_cast<std::size_t>(bytes_of(step.elements_dtype)));
     }
     if (values.empty()) return {};
     TRY(stream_.copy_to_device(place_of(step.storages[0]), tensor.bytes()));
@@ -72,12 +75,43 @@ Result<void> ExecutionContext::check_error_word() {
   const auto number = static_cast<std::size_t>((word >> 8) & 0xffffff);
   const auto& steps = executable_->segments[0].steps;
   const std::string where = number < steps.size() ? steps[number].operators : "unknown step";
-  auto error = fail(ErrorCode::data, "{}: {}", where, sentence_of_error(static_cast<std::int64_t>(word & 0xff)));
+  auto error =
+      fail(ErrorCode::data, "{}: {}", where, sentence_of_error(static_cast<std::int64_t>(word & 0xff)));
   error.error().op = where;
   return error;
 }
 
-Result<std::vector<HostTensor>> ExecutionContext::run(std::span<const HostTensor> inputs, bool timed) {
+Result<HostTensor> ExecutionContext::read(ValueId value, const Bindings& bindings) {
+  const Type& type = executable_->graph.type(value);
+  HostTensor tensor = TRY(HostTensor::allocate(type.dtype, TRY(evaluate(type.shape, bindings))));
+  const auto storage = executable_->storage_of[static_cast<std::size_t>(value)];
+  if (tensor.count() > 0) TRY(stream_.copy_to_host(tensor.mutable_bytes(), place_of(storage)));
+  return tensor;
+}
+
+Result<void> ExecutionContext::run_steps(const Bindings& bindings, const RunOptions& options) {
+  std::size_t number = 0;
+  for (const Segment& segment : executable_->segments) {
+    for (const Step& step : segment.steps) {
+      const auto start = std::chrono::steady_clock::now();
+      TRY(run_step(step, number++, bindings));
+      if (options.timed && !step.entry.empty()) {
+        TRY(stream_.sync());
+        const std::chrono::duration<double, std::milli> elapsed = std::chrono::steady_clock::now() - start;
+        stats_.kernels.push_back({step.entry, elapsed.count()});
+      }
+      if (options.observer) {
+        HostTensor seen = TRY(read(step.value, bindings));
+        TRY(stream_.sync());
+        options.observer(step.value, std::move(seen));
+      }
+    }
+  }
+  return {};
+}
+
+Result<std::vector<HostTensor>> ExecutionContext::run(std::span<const HostTensor> inputs,
+                                                      const RunOptions& options) {
   const Graph& graph = executable_->graph;
   CHECK(inputs.size() == graph.inputs().size(), "an input for every port");
   std::vector<StaticShape> shapes;
@@ -94,25 +128,9 @@ Result<std::vector<HostTensor>> ExecutionContext::run(std::span<const HostTensor
     const auto storage = executable_->storage_of[static_cast<std::size_t>(graph.inputs()[i].value)];
     if (inputs[i].count() > 0) TRY(stream_.copy_to_device(place_of(storage), inputs[i].bytes()));
   }
-  std::size_t number = 0;
-  for (const Segment& segment : executable_->segments) {
-    for (const Step& step : segment.steps) {
-      const auto start = std::chrono::steady_clock::now();
-      TRY(run_step(step, number++, bindings));
-      if (!timed || step.entry.empty()) continue;
-      TRY(stream_.sync());
-      const std::chrono::duration<double, std::milli> elapsed = std::chrono::steady_clock::now() - start;
-      stats_.kernels.push_back({step.entry, elapsed.count()});
-    }
-  }
+  TRY(run_steps(bindings, options));
   std::vector<HostTensor> outputs;
-  for (const Port& port : graph.outputs()) {
-    const Type& type = graph.type(port.value);
-    HostTensor output = TRY(HostTensor::allocate(type.dtype, TRY(evaluate(type.shape, bindings))));
-    const auto storage = executable_->storage_of[static_cast<std::size_t>(port.value)];
-    if (output.count() > 0) TRY(stream_.copy_to_host(output.mutable_bytes(), place_of(storage)));
-    outputs.push_back(std::move(output));
-  }
+  for (const Port& port : graph.outputs()) outputs.push_back(TRY(read(port.value, bindings)));
   TRY(check_error_word());
   return outputs;
 }

@@ -7,22 +7,26 @@
 
 namespace diji {
 
-Result<MemoryPlan> plan_memory(const Executable& executable, const Bindings& bindings, std::uint64_t alignment) {
+Result<MemoryPlan> plan_memory(const Executable& executable, const Bindings& bindings,
+                               std::uint64_t alignment) {
   const auto& storages = executable.storages;
   MemoryPlan plan{.offsets = std::vector<std::uint64_t>(storages.size(), 0)};
   std::vector<std::uint64_t> sizes(storages.size(), 0);
   std::vector<std::size_t> order;
   for (std::size_t i = 0; i < storages.size(); ++i) {
-    if (storages[i].kind != Storage::Kind::arena) continue;
+    if (storages[i].constant) continue;
     const auto bytes = static_cast<std::uint64_t>(TRY(storages[i].bytes.evaluate(bindings)));
     sizes[i] = (std::max<std::uint64_t>(bytes, 1) + alignment - 1) / alignment * alignment;
     order.push_back(i);
   }
-  std::ranges::sort(order, [&](std::size_t a, std::size_t b) { return sizes[a] != sizes[b] ? sizes[a] > sizes[b] : a < b; });
+  std::ranges::sort(order, [&](std::size_t a, std::size_t b) {
+    return sizes[a] != sizes[b] ? sizes[a] > sizes[b] : a < b;
+  });
   std::vector<std::size_t> placed;
   for (const std::size_t i : order) {
     const auto lives_with = [&](std::size_t other) {
-      return storages[other].first_step <= storages[i].last_step && storages[i].first_step <= storages[other].last_step;
+      return storages[other].first_step <= storages[i].last_step &&
+             storages[i].first_step <= storages[other].last_step;
     };
     std::vector<std::size_t> neighbours;
     std::ranges::copy_if(placed, std::back_inserter(neighbours), lives_with);

@@ -14,7 +14,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
 
 double median(std::vector<double> values) {
   std::ranges::sort(values);
@@ -37,14 +39,16 @@ Graph matmul_graph() {
 std::vector<std::int64_t> sampled_rows(std::int64_t size) {
   constexpr std::int64_t kRows = 16;
   std::vector<std::int64_t> rows;
-  for (std::int64_t i = 0; i < std::min(size, kRows); ++i) rows.push_back(size <= kRows ? i : i * (size - 1) / (kRows - 1));
+  for (std::int64_t i = 0; i < std::min(size, kRows); ++i)
+    rows.push_back(size <= kRows ? i : i * (size - 1) / (kRows - 1));
   return rows;
 }
 
 void compare_rows(MatmulCheck& check, const HostTensor& a, const HostTensor& b, const HostTensor& y) {
   const auto size = static_cast<std::size_t>(check.size);
   const auto av = a.values<float>(), bv = b.values<float>(), yv = y.values<float>();
-  const double u = std::ldexp(1.0, -24), gamma = static_cast<double>(size) * u / (1 - static_cast<double>(size) * u);
+  const double u = std::ldexp(1.0, -24),
+               gamma = static_cast<double>(size) * u / (1 - static_cast<double>(size) * u);
   for (const std::int64_t row : sampled_rows(check.size)) {
     std::vector<double> sums(size, 0.0), magnitudes(size, 0.0);
     for (std::size_t k = 0; k < size; ++k) {
@@ -59,7 +63,8 @@ void compare_rows(MatmulCheck& check, const HostTensor& a, const HostTensor& b, 
       const double bound = gamma * magnitudes[j] + std::ldexp(1.0, -149);
       check.max_error = std::max(check.max_error, error);
       // A NaN compares false with everything, so it is asked for by name.
-      check.max_share_of_bound = std::isnan(error) ? HUGE_VAL : std::max(check.max_share_of_bound, error / bound);
+      check.max_share_of_bound =
+          std::isnan(error) ? HUGE_VAL : std::max(check.max_share_of_bound, error / bound);
     }
     ++check.rows_checked;
   }
@@ -98,7 +103,8 @@ Result<double> measure_peak_gflops(Device& device, CompileCache& cache) {
     const auto start = Clock::now();
     TRY(modules[0].launch(stream, launch));
     TRY(stream.sync());
-    const double flops = static_cast<double>(peak.flops_per_round) * static_cast<double>(rounds) * static_cast<double>(grid);
+    const double flops =
+        static_cast<double>(peak.flops_per_round) * static_cast<double>(rounds) * static_cast<double>(grid);
     rates.push_back(flops / seconds_since(start) / 1e9);
   }
   return *std::ranges::max_element(rates);
@@ -118,8 +124,9 @@ Result<MatmulCheck> check_matmul(Device& device, CompileCache& cache, std::int64
   // Peak and product take turns, so that a change of the machine's speed meets both.
   for (int i = 0; i < 3; ++i) {
     peaks.push_back(TRY(measure_peak_gflops(device, cache)));
-    TRY(context->run(inputs, true));
-    const double flops = 2.0 * static_cast<double>(size) * static_cast<double>(size) * static_cast<double>(size);
+    TRY(context->run(inputs, {.timed = true}));
+    const double flops =
+        2.0 * static_cast<double>(size) * static_cast<double>(size) * static_cast<double>(size);
     rates.push_back(flops / (context->stats().kernels[0].milliseconds * 1e6));
   }
   check.gflops = median(rates);

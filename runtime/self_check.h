@@ -1,4 +1,5 @@
-// The newcomer's question "is a matmul right here, and how fast": measured together with the machine's own peak.
+// The newcomer's question "is a matmul right here, and how fast": measured together with the machine's own
+// peak.
 #pragma once
 
 #include "device/device.h"

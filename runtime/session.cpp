@@ -26,14 +26,17 @@ Result<Graph> read_model(const std::filesystem::path& path, const SessionOptions
     }
     return parsed;
   }
-  ImportedModel model = TRY(read_onnx(path, {.fixed_dims = options.fixed_dims, .constants = options.constants}));
+  ImportedModel model =
+      TRY(read_onnx(path, {.fixed_dims = options.fixed_dims, .constants = options.constants}));
   return std::move(model.graph);
 }
 
 // An operator is folded when all its results are known before the model runs.
 bool is_folded(const Graph& graph, const Node& node) {
-  const bool known = std::ranges::all_of(node.outputs, [&](ValueId id) { return graph.value(id).contents.has_value(); });
-  const bool constant = std::ranges::all_of(node.inputs, [&](ValueId id) { return id == ValueId::none || graph.value(id).constant != nullptr; });
+  const bool known =
+      std::ranges::all_of(node.outputs, [&](ValueId id) { return graph.value(id).contents.has_value(); });
+  const bool constant = std::ranges::all_of(
+      node.inputs, [&](ValueId id) { return id == ValueId::none || graph.value(id).constant != nullptr; });
   return known || constant;
 }
 
@@ -43,15 +46,21 @@ Coverage coverage_of(const Graph& graph) {
     const bool folded = is_folded(graph, node);
     (folded ? coverage.folded : coverage.generated) += 1;
     const std::string_view how = folded ? "folded" : "generated";
-    const auto row = std::ranges::find_if(coverage.rows, [&](const CoverageRow& r) { return r.op == node.op->name && r.how == how; });
+    const auto row = std::ranges::find_if(
+        coverage.rows, [&](const CoverageRow& r) { return r.op == node.op->name && r.how == how; });
     if (row != coverage.rows.end()) {
       ++row->count;
     } else {
-      coverage.rows.push_back({.op = std::string(node.op->name), .how = std::string(how), .count = 1,
-                               .reason = folded ? "known when the model is loaded" : "kernel from the primitives"});
+      coverage.rows.push_back(
+          {.op = std::string(node.op->name),
+           .how = std::string(how),
+           .count = 1,
+           .reason = folded ? "known when the model is loaded" : "kernel from the primitives"});
     }
   }
-  std::ranges::sort(coverage.rows, [](const CoverageRow& a, const CoverageRow& b) { return std::tie(a.op, a.how) < std::tie(b.op, b.how); });
+  std::ranges::sort(coverage.rows, [](const CoverageRow& a, const CoverageRow& b) {
+    return std::tie(a.op, a.how) < std::tie(b.op, b.how);
+  });
   return coverage;
 }
 
@@ -66,7 +75,8 @@ std::vector<std::string> port_names(const std::vector<Port>& ports) {
 }  // namespace
 
 std::string Coverage::line() const {
-  return fmt::format("{} operators: {} generated, {} folded, {} native, {} on the host", native + generated + host + folded, generated, folded, native, host);
+  return fmt::format("{} operators: {} generated, {} folded, {} native, {} on the host",
+                     native + generated + host + folded, generated, folded, native, host);
 }
 
 std::string default_device() {
@@ -79,11 +89,13 @@ std::span<const diji_device_plugin_table* const> built_in_plugins() {
   return kTables;
 }
 
-Result<std::unique_ptr<Session>> Session::open(DeviceList& devices, const std::filesystem::path& path, const SessionOptions& options) {
+Result<std::unique_ptr<Session>> Session::open(DeviceList& devices, const std::filesystem::path& path,
+                                               const SessionOptions& options) {
   return of(devices, TRY(read_model(path, options)), options);
 }
 
-Result<std::unique_ptr<Session>> Session::of(DeviceList& devices, Graph graph, const SessionOptions& options) {
+Result<std::unique_ptr<Session>> Session::of(DeviceList& devices, Graph graph,
+                                             const SessionOptions& options) {
   Device* device = TRY(devices.open(options.device.empty() ? default_device() : options.device));
   std::unique_ptr<Session> session(new Session());
   session->coverage_ = coverage_of(graph);
@@ -106,25 +118,28 @@ Result<std::unique_ptr<ExecutionContext>> Session::take_context() {
   return ExecutionContext::create(executable_, *pool_);
 }
 
-Result<std::vector<HostTensor>> Session::run(const std::map<std::string, HostTensor>& inputs, RunStats* stats, bool timed) {
+Result<std::vector<HostTensor>> Session::run(const std::map<std::string, HostTensor>& inputs, RunStats* stats,
+                                             const RunOptions& options) {
   const std::vector<Port>& ports = graph().inputs();
   const std::vector<std::string> names = port_names(ports);
   for (const auto& [name, tensor] : inputs) {
     if (std::ranges::find(names, name) != names.end()) continue;
     const std::string nearest = nearest_name(name, names);
     return about_input(fmt::format("the model has no input '{}'; {}its inputs are: {}", name,
-                                   nearest.empty() ? "" : fmt::format("did you mean '{}'? ", nearest), fmt::join(names, ", ")));
+                                   nearest.empty() ? "" : fmt::format("did you mean '{}'? ", nearest),
+                                   fmt::join(names, ", ")));
   }
   std::vector<HostTensor> ordered;
   for (const Port& port : ports) {
     const auto found = inputs.find(port.name);
     if (found == inputs.end()) {
-      return about_input(fmt::format("input '{}' ({}) is missing", port.name, text_of(graph().type(port.value))));
+      return about_input(
+          fmt::format("input '{}' ({}) is missing", port.name, text_of(graph().type(port.value))));
     }
     ordered.push_back(found->second);
   }
   auto context = TRY(take_context());
-  auto outputs = context->run(ordered, timed);
+  auto outputs = context->run(ordered, options);
   if (stats != nullptr) *stats = context->stats();
   const std::scoped_lock lock(mutex_);
   idle_.push_back(std::move(context));

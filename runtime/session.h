@@ -23,14 +23,14 @@ struct SessionOptions {
 
 /// How one type of operator of the model runs.
 struct CoverageRow {
-  std::string op;        ///< the catalogue's name
-  std::string how;       ///< native, generated, host or folded
+  std::string op;   ///< the catalogue's name
+  std::string how;  ///< native, generated, host or folded
   int count = 0;
   std::string reason;
 };
 
-/// Where the model's operators went. Operators whose results are known when the model is loaded (constants, shapes) are
-/// folded; they count as generated work done ahead.
+/// Where the model's operators went. Operators whose results are known when the model is loaded (constants,
+/// shapes) are folded; they count as generated work done ahead.
 struct Coverage {
   int native = 0, generated = 0, host = 0, folded = 0;
   std::vector<CoverageRow> rows;
@@ -40,9 +40,10 @@ struct Coverage {
 /// Thread-safe: each run takes an ExecutionContext of its own from the session's.
 class Session {
  public:
-  /// A file that diji reads (.onnx, or .txt with the graph's text form). Errors: not_found, malformed, unsupported,
-  /// no_device, out_of_memory.
-  static Result<std::unique_ptr<Session>> open(DeviceList& devices, const std::filesystem::path& path, const SessionOptions& options);
+  /// A file that diji reads (.onnx, or .txt with the graph's text form). Errors: not_found, malformed,
+  /// unsupported, no_device, out_of_memory.
+  static Result<std::unique_ptr<Session>> open(DeviceList& devices, const std::filesystem::path& path,
+                                               const SessionOptions& options);
   /// A graph made by a program.
   static Result<std::unique_ptr<Session>> of(DeviceList& devices, Graph graph, const SessionOptions& options);
 
@@ -52,8 +53,10 @@ class Session {
   Device& device() const { return *executable_->device; }
   MemoryPool& pool() { return *pool_; }
 
-  /// Outputs in the order of the ports. Errors: missing, unknown (nearest name) or unfit inputs, data, memory.
-  Result<std::vector<HostTensor>> run(const std::map<std::string, HostTensor>& inputs, RunStats* stats = nullptr, bool timed = false);
+  /// Outputs in the order of the ports. Errors: missing, unknown (nearest name) or unfit inputs, data,
+  /// memory.
+  Result<std::vector<HostTensor>> run(const std::map<std::string, HostTensor>& inputs,
+                                      RunStats* stats = nullptr, const RunOptions& options = {});
 
  private:
   Session() = default;

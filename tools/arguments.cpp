@@ -23,10 +23,6 @@ struct Holder {
   std::int64_t count = 0;  // of a switch
 };
 
-std::string with_value(const OptionDef& option) {
-  return option.value.empty() ? std::string(option.name) : fmt::format("{} {}", option.name, option.value);
-}
-
 // What CLI11 could not place; the first of it is enough for one sentence.
 Result<void> refuse_unknown(const Verb& verb, const std::vector<std::string>& unknown) {
   if (unknown.empty()) return {};
@@ -37,15 +33,17 @@ Result<void> refuse_unknown(const Verb& verb, const std::vector<std::string>& un
               did_you_mean(typed, names), verb.name);
 }
 
+std::unexpected<Error> value_is_missing(const OptionDef& option) {
+  return fail(ErrorCode::usage, "{} {}: a value is missing", option.name, option.value);
+}
+
 Result<void> check_values(const Holder& holder) {
   const OptionDef& option = holder.option;
   if (!option.repeatable && holder.values.size() > 1) {
     return fail(ErrorCode::usage, "{} is given {} times; give it once", option.name, holder.values.size());
   }
   for (const std::string& value : holder.values) {
-    if (value.empty() || value.starts_with("--")) {
-      return fail(ErrorCode::usage, "{}: a value is missing (found '{}')", with_value(option), value);
-    }
+    if (value.empty() || value.starts_with("--")) return value_is_missing(option);
   }
   return {};
 }
@@ -56,8 +54,8 @@ Result<void> check_operands(const Verb& verb, const std::vector<std::string>& wo
     return fail(ErrorCode::usage, "diji {} needs {}: {}", verb.name, operands.usage, operands.help);
   }
   if (words.size() > operands.count_max) {
-    return fail(ErrorCode::usage, "'{}' is one word too many for diji {}{}", words[operands.count_max], verb.name,
-                operands.usage.empty() ? "" : fmt::format(", which takes {}", operands.usage));
+    return fail(ErrorCode::usage, "'{}' is one word too many for diji {}{}", words[operands.count_max],
+                verb.name, operands.usage.empty() ? "" : fmt::format(", which takes {}", operands.usage));
   }
   return {};
 }
@@ -122,7 +120,11 @@ Result<Arguments> Arguments::parse(const Verb& verb, std::span<const std::string
     app.add_option("operands", arguments.operands_);
     app.parse(std::vector<std::string>(words.rbegin(), words.rend()));  // CLI11 takes them last first
   } catch (const CLI::Error& error) {
-    return fail(ErrorCode::usage, "diji {}: {}", verb.name, error.what());
+    for (const Holder& holder : holders) {
+      if (!holder.option.value.empty() && words.back() == holder.option.name)
+        return value_is_missing(holder.option);
+    }
+    return fail(ErrorCode::usage, "{}", error.what());
   }
   TRY(refuse_unknown(verb, app.remaining()));
   for (Holder& holder : holders) {

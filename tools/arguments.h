@@ -13,10 +13,12 @@
 
 namespace diji::tools {
 
-/// Getters take names of the verb's own table (CHECKed). Errors are usage: the option, the value, what it may be.
+/// Getters take names of the verb's own table (CHECKed). Errors are usage: the option, the value, what it may
+/// be.
 class Arguments {
  public:
-  /// Errors: an unknown option (with the nearest), a missing value, an option twice, too few or many operands.
+  /// Errors: an unknown option (with the nearest), a missing value, an option twice, too few or many
+  /// operands.
   static Result<Arguments> parse(const Verb& verb, std::span<const std::string> words);
 
   bool has(std::string_view name) const { return !all(name).empty(); }

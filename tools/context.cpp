@@ -21,7 +21,8 @@ Result<Context> Context::create(const Arguments& arguments) {
   context.json_ = arguments.has("--json");
   context.device_name_ = arguments.text("--device", default_device());
   context.threads_ = static_cast<int>(TRY(arguments.integer("--threads", usable_cores(), 1, kThreadsMax)));
-  const auto level = TRY(arguments.choice("--log-level", kLogLevels, static_cast<std::size_t>(LogLevel::warning)));
+  const auto level =
+      TRY(arguments.choice("--log-level", kLogLevels, static_cast<std::size_t>(LogLevel::warning)));
   set_log_level(static_cast<LogLevel>(level));
   return context;
 }

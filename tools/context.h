@@ -17,7 +17,8 @@ class Context {
   bool json() const { return json_; }
   /// --device, else DIJI_DEVICE, else "cpu".
   const std::string& device_name() const { return device_name_; }
-  /// Built-in plugins, DIJI_PLUGIN_PATH, and each --plugin of a verb that takes it; a refusal of those is an error.
+  /// Built-in plugins, DIJI_PLUGIN_PATH, and each --plugin of a verb that takes it; a refusal of those is an
+  /// error.
   Result<DeviceList*> devices(const Arguments& arguments);
   /// The device of device_name(), opened. Errors: no_device, listing what exists.
   Result<Device*> device(const Arguments& arguments);

@@ -13,7 +13,8 @@ namespace {
 
 constexpr std::size_t kColumns = 100;
 constexpr std::string_view kExitCodes =
-    "0 done; 1 the answer is no; 2 wrong usage; 3 bad input; 4 environment (device, memory); 5 peer or deadline";
+    "0 done; 1 the answer is no; 2 wrong usage; 3 bad input; 4 environment (device, memory); 5 peer or "
+    "deadline";
 
 std::string text_of(const OptionDef& option) {
   return fmt::format("{}{}{}", option.name, option.value.empty() ? "" : " ", option.value);
@@ -67,7 +68,8 @@ std::string verbs_page() {
     for (const OptionDef& option : options) {
       std::string code = text_of(option);
       for (std::size_t at = 0; (at = code.find('|', at)) != std::string::npos; at += 2) code.insert(at, "\\");
-      lines += fmt::format("| `{}` | {}{} |\n", code, option.help, option.repeatable ? "; may be repeated" : "");
+      lines +=
+          fmt::format("| `{}` | {}{} |\n", code, option.help, option.repeatable ? "; may be repeated" : "");
     }
     return lines;
   };
@@ -76,7 +78,8 @@ std::string verbs_page() {
     if (verb->hidden) continue;
     text += fmt::format("\n## {}\n\n{}\n\n```text\n{}\n\ndiji {}\n```\n", verb->name, verb->summary,
                         usage_of(*verb), verb->example);
-    if (!verb->operands.usage.empty()) text += fmt::format("\n`{}`: {}\n", verb->operands.usage, verb->operands.help);
+    if (!verb->operands.usage.empty())
+      text += fmt::format("\n`{}`: {}\n", verb->operands.usage, verb->operands.help);
     if (verb->options.empty() && verb->shared_options.empty()) continue;
     text += fmt::format("\n| option | |\n|---|---|\n{}{}", rows(verb->options), rows(verb->shared_options));
   }

@@ -1,7 +1,7 @@
 // Documents to stdout, errors to documents.
 #include "tools/json.h"
 
-#include <cstdio>
+#include "tools/output.h"
 
 namespace diji::tools {
 namespace {
@@ -12,7 +12,7 @@ Json number_or_null(std::int64_t number) { return number < 0 ? Json() : Json(num
 }  // namespace
 
 void print_json(const Json& document) {
-  fmt::print("{}\n", document.dump(-1, ' ', false, Json::error_handler_t::replace));
+  print("{}\n", document.dump(-1, ' ', false, Json::error_handler_t::replace));
 }
 
 Json json_of(const Error& error) {

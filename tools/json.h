@@ -9,7 +9,8 @@ namespace diji::tools {
 
 using Json = nlohmann::ordered_json;
 
-/// One line on stdout. Bytes that are no UTF-8 (names from files) are replaced; numbers that JSON lacks are null.
+/// One line on stdout. Bytes that are no UTF-8 (names from files) are replaced; numbers that JSON lacks are
+/// null.
 void print_json(const Json& document);
 
 /// {"error": {...}}: every field is there, null where it does not apply.

@@ -1,8 +1,8 @@
 // The command: finds the verb, parses, runs, and turns an error into a sentence, a document and an exit code.
-#include "base/log.h"
 #include "tools/context.h"
 #include "tools/help.h"
 #include "tools/json.h"
+#include "tools/output.h"
 
 #include <algorithm>
 #include <array>
@@ -22,7 +22,7 @@ bool asks_for(std::span<const std::string> words, std::string_view option) {
 }
 
 int report(const Error& error, bool json) {
-  fmt::print(stderr, "diji: {}\n", error.message);
+  print_aside("diji: {}\n", error.message);
   if (json) print_json(json_of(error));
   return exit_code(error.code);
 }
@@ -34,23 +34,23 @@ Result<const Verb*> find_verb(const std::string& name) {
   for (const Verb* verb : kVerbs) {
     if (!verb->hidden) names.emplace_back(verb->name);
   }
-  return fail(ErrorCode::usage, "'{}' is no verb of diji{}; the verbs are {}", name, did_you_mean(name, names),
-              fmt::join(names, ", "));
+  return fail(ErrorCode::usage, "'{}' is no verb of diji{}; the verbs are {}", name,
+              did_you_mean(name, names), fmt::join(names, ", "));
 }
 
 Result<int> run_verb(std::span<const std::string> words) {
   const std::string& first = words[0];
   if (first == "--help" || first == "-h" || first == "help") {
-    fmt::print("{}", general_help());
+    print("{}", general_help());
     return 0;
   }
   if (first == "--version") {
-    fmt::print("diji {}\n", DIJI_VERSION);
+    print("diji {}\n", DIJI_VERSION);
     return 0;
   }
   const Verb* verb = TRY(find_verb(first));
   if (asks_for(words, "--help") || asks_for(words, "-h")) {
-    fmt::print("{}", help_of(*verb));
+    print("{}", help_of(*verb));
     return 0;
   }
   const Arguments arguments = TRY(Arguments::parse(*verb, words.subspan(1)));
@@ -60,7 +60,7 @@ Result<int> run_verb(std::span<const std::string> words) {
 
 int run_command(std::span<const std::string> words) {
   if (words.empty()) {
-    fmt::print(stderr, "{}", general_help());
+    print_aside("{}", general_help());
     return exit_code(ErrorCode::usage);
   }
   const bool json = asks_for(words, "--json");
@@ -68,7 +68,7 @@ int run_command(std::span<const std::string> words) {
   const int result = code ? *code : report(code.error(), json);
   // A full disk behind stdout must not look like success.
   if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
-    fmt::print(stderr, "diji: writing to stdout: {}\n", std::strerror(errno));
+    print_aside("diji: writing to stdout: {}\n", std::strerror(errno));
     return result != 0 ? result : exit_code(ErrorCode::io);
   }
   return result;
@@ -81,6 +81,6 @@ std::span<const Verb* const> verbs() { return kVerbs; }
 }  // namespace diji::tools
 
 int main(int argc, char** argv) {
-  const std::vector<std::string> words(argv + 1, argv + argc);
+  const std::vector<std::string> words(argv + (argc > 0 ? 1 : 0), argv + argc);
   return diji::tools::run_command(words);
 }

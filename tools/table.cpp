@@ -2,12 +2,10 @@
 #include "tools/table.h"
 
 #include "base/check.h"
-
-#include <fmt/format.h>
+#include "tools/output.h"
 
 #include <algorithm>
 #include <array>
-#include <cstdio>
 
 namespace diji::tools {
 namespace {
@@ -51,7 +49,7 @@ void Table::print() const {
       line += padded(row[i], widths[i], right_[i]);
     }
     line.erase(line.find_last_not_of(' ') + 1);
-    fmt::print("{}\n", line);
+    tools::print("{}\n", line);
   };
   print_row(headings_);
   for (const auto& row : rows_) print_row(row);

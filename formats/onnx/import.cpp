@@ -30,10 +30,9 @@ class Importer {
     if (const auto opset = opsets_.find(""); opset != opsets_.end()) result_.opset = opset->second;
     TRY(read_facts());
     const NodeOrder order = TRY(order_nodes(model_.graph, model_.file));
-    if (!order.was_sorted) warn_once("its nodes are not in order; they were sorted");
+    if (!order.was_sorted) add_warning("its nodes are not in order; they were sorted");
     TRY(inputs_.bind_options());
-    // A broken weight is told before what is missing in diji, and that before a weight of a kind diji has
-    // not.
+    // Broken weights come before what diji lacks; operators it lacks before kinds of weights it lacks.
     const Result<void> weights = add_initializers();
     if (!weights && weights.error().code != ErrorCode::unsupported) return std::unexpected(weights.error());
     TRY(refuse_unknown(model_, opsets_));
@@ -46,7 +45,7 @@ class Importer {
 
  private:
   template <typename... Args>
-  void warn_once(fmt::format_string<Args...> format, Args&&... args) {
+  void add_warning(fmt::format_string<Args...> format, Args&&... args) {
     result_.warnings.push_back(
         fmt::format("{}: {}", model_.file, fmt::format(format, std::forward<Args>(args)...)));
     warn("{}", result_.warnings.back());
@@ -159,7 +158,7 @@ class Importer {
     if (info.kind.empty()) return {};
     const std::string what = fmt::format("output '{}'", shown(info.name));
     if (info.kind != "tensor") {
-      return fail_at(ErrorCode::malformed, model_.file, info.offset, "{} is declared as a {} and is {}", what,
+      return fail_at(ErrorCode::malformed, model_.file, info.offset, "{} is declared as {} and is {}", what,
                      info.kind, text_of(type));
     }
     const DType dtype = TRY(dtype_of_number(info.data_type, what, model_.file, info.offset));
@@ -180,7 +179,7 @@ class Importer {
                            : dim.param.empty() ? "?"
                                                : shown(dim.param));
       }
-      warn_once("{} is declared as [{}] and is {}", what, fmt::join(declared, ", "), text_of(type));
+      add_warning("{} is declared as [{}] and is {}", what, fmt::join(declared, ", "), text_of(type));
     }
     return {};
   }

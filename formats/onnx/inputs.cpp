@@ -12,6 +12,8 @@ namespace diji::onnx {
 namespace {
 
 const std::int64_t kSizeMax = Bounds{}.max;
+constexpr std::size_t kSymbolsMax =
+    65'536;  // one takes hundreds of bytes in memory and two in a hostile file
 
 // Some exporters write -1 for a size they do not know.
 std::optional<std::int64_t> known_size(const DimensionProto& dim) {
@@ -74,6 +76,10 @@ Result<void> InputTypes::bind_options() {
       if (!known_size((*info.dims)[axis])) symbols.insert(symbol_of(info, axis));
     }
   }
+  if (symbols.size() > kSymbolsMax) {
+    return fail_at(ErrorCode::malformed, model_.file, model_.graph.offset, "more than {} symbolic sizes",
+                   kSymbolsMax);
+  }
   for (const auto& [symbol, size] : options_.fixed_dims) {
     if (!symbols.contains(symbol)) return usage_of(model_.file, "dim", symbol, "symbolic size", symbols);
     if (size < 0 || size > kSizeMax) {
@@ -106,8 +112,8 @@ Result<Type> InputTypes::type_of_input(const ValueInfoProto& info) const {
   const std::string what = fmt::format("input '{}'", shown(info.name));
   if (info.kind != "tensor") {
     return fail_at(info.kind.empty() ? ErrorCode::malformed : ErrorCode::unsupported, model_.file,
-                   info.offset, "{} is {}; only tensors are built yet", what,
-                   info.kind.empty() ? "of no type" : fmt::format("a {}", info.kind));
+                   info.offset, "{} is of {}; only tensors are built yet", what,
+                   info.kind.empty() ? "no type" : fmt::format("type {}", info.kind));
   }
   Type type{.dtype = TRY(dtype_of_number(info.data_type, what, model_.file, info.offset))};
   if (!info.dims) {

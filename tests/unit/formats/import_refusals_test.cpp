@@ -84,6 +84,13 @@ TEST_CASE("all unknown operators at once, with counts and nearest names") {
                  "Addd, If, Twirl, Wobble, com.lab.Fused");
 }
 
+TEST_CASE("an error about thousands of unknown operators stays readable") {
+  GraphSpec graph = small_graph({node("Add", {"x", "y"}, {"z"})});
+  for (int i = 0; i < 1000; ++i)
+    graph.nodes.push_back(node(fmt::format("Unknown{}", i), {}, {fmt::format("v{}", i)}));
+  expect_error(import(graph), ErrorCode::unsupported, {"1000 operators are not built yet", "744 more"});
+}
+
 TEST_CASE("functions, versions that are not understood, domains that are not imported") {
   Message function =
       Message().text(onnx::FunctionFields::name, "Grow").text(onnx::FunctionFields::domain, "own");
@@ -151,11 +158,11 @@ TEST_CASE("inputs without type or shape, or of a type that is not built") {
                ErrorCode::unsupported, {"input 'in' has no shape"});
   expect_error(with_input(value_info("in", Message())), ErrorCode::malformed, {"'in' is of no type"});
   expect_error(with_input(value_info("in", Message().message(TypeFields::sequence_type, Message()))),
-               ErrorCode::unsupported, {"'in' is a sequence"});
+               ErrorCode::unsupported, {"'in' is of type sequence"});
   expect_error(with_input(value_info("in", Message().message(TypeFields::map_type, Message()))),
-               ErrorCode::unsupported, {"a map"});
+               ErrorCode::unsupported, {"type map"});
   expect_error(with_input(value_info("in", Message().message(TypeFields::optional_type, Message()))),
-               ErrorCode::unsupported, {"an optional"});
+               ErrorCode::unsupported, {"type optional"});
   expect_error(with_input(tensor_info("in", kString, {{}})), ErrorCode::unsupported, {"'in'", "STRING"});
   expect_error(with_input(tensor_info("in", 0, {{}})), ErrorCode::malformed, {"'in'", "data type 0"});
   expect_error(with_input(tensor_info("in", kFloat, {std::int64_t{-2}})), ErrorCode::malformed,
@@ -240,7 +247,7 @@ TEST_CASE("declared outputs") {
   expect_error(model, ErrorCode::malformed, {"output 'z' is declared as i32 and is f32[N, 4]"});
   EXPECT(model.error().offset > 0);
   graph.outputs = {value_info("z", Message().message(onnx::TypeFields::sequence_type, Message()))};
-  expect_error(import(graph), ErrorCode::malformed, {"declared as a sequence"});
+  expect_error(import(graph), ErrorCode::malformed, {"declared as sequence"});
 }
 
 TEST_CASE("options that the model has no place for") {
@@ -291,6 +298,10 @@ TEST_CASE("limits: nesting, names, lists") {
   const std::string longer(200, 'b');
   expect_error(import(small_graph({node(longer, {"x"}, {"z"})})), ErrorCode::unsupported,
                {std::string(100, 'b') + "…"});
+  GraphSpec wide = small_graph({node("Add", {"x", "y"}, {"z"})});
+  for (int i = 0; i < 8200; ++i)
+    wide.inputs.push_back(tensor_info(fmt::format("i{}", i), kFloat, {{}, {}, {}, {}, {}, {}, {}, {}}));
+  expect_error(import(wide), ErrorCode::malformed, {"more than 65536 symbolic sizes"});
   Message many = node("Exp", {"x"}, {"z"});
   for (int i = 0; i < 257; ++i) many.message(NodeFields::attribute, int_attribute(fmt::format("a{}", i), 0));
   expect_error(import(small_graph({many})), ErrorCode::malformed, {"more than 256 attributes"});

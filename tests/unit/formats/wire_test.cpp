@@ -54,7 +54,7 @@ TEST_CASE("broken fields are malformed at their byte") {
     EXPECT(field.error().offset == offset);
     EXPECT(field.error().file == "f");
   };
-  refused("\x03", "wire type 3", 1000);
+  refused("\x0b", "wire type 3", 1000);
   refused("\x0c", "wire type 4", 1000);
   refused("\x0e", "wire type 6", 1000);
   refused("\x0f", "wire type 7", 1000);

@@ -1,0 +1,279 @@
+"""What the command prints when all is well, and when the answer is "no"."""
+
+import json
+import pathlib
+import re
+import struct
+import unittest
+
+import tiny_models
+from case import OPTIONS, Case
+
+RUN_KEYS = ["outputs", "latency_ms", "compiled_kernels", "peak_bytes", "coverage"]
+COUNTS = ["native", "generated", "host", "folded"]
+EXPECTED = [1, 5, 11, 16, 26, 38]  # x.npy through the model: x * x + [0, 1, 2]
+
+
+class Documents(Case):
+    """Exactly the promised keys, in the promised order."""
+
+    def test_check(self):
+        document = self.document("check", "--size", "64", "--world-size", "4")
+        self.assertEqual(list(document), ["devices", "matmul", "all_reduce", "versions"])
+        self.assertEqual(list(document["matmul"]), ["size", "gflops", "share_of_peak", "max_error", "ok"])
+        self.assertEqual((document["matmul"]["size"], document["matmul"]["ok"]), (64, True))
+        self.assertTrue(0 < document["matmul"]["share_of_peak"] <= 1, document["matmul"])
+        wanted = {"world_size": 4, "busbw_gbps": None, "ok": None, "note": "not built yet"}
+        self.assertEqual(document["all_reduce"], wanted)
+        self.assertEqual(list(document["versions"]), ["diji", "llvm", "plugin_abi", "compiler", "libc"])
+        text = self.diji("check", "--size", "64").stdout
+        self.assertRegex(text, r"(?m)^matmul +right on cpu:0: 64 x 64 f32 at [\d.]+ GFLOP/s")
+        self.assertRegex(text, r"(?m)^all-reduce +not built yet$")
+
+    def test_devices(self):
+        document = self.document("devices")
+        self.assertEqual(list(document), ["devices", "problems"])
+        self.assertEqual([device["name"] for device in document["devices"]], ["cpu:0"])
+        keys = {"vendor", "memory_bytes", "features", "dialect", "driver_version", "abi_version", "tier", "fingerprint"}
+        self.assertLessEqual(keys, set(document["devices"][0]))
+        self.assertIn("cpu:0  ", self.diji("devices").stdout)
+
+    def test_refused_plugins_are_listed(self):
+        self.write("plugins/libdiji_device_broken.so", b"this is no library")
+        folder = str(self.here / "plugins")
+        (problem,) = self.document("devices", DIJI_PLUGIN_PATH=folder)["problems"]
+        self.assertIn("libdiji_device_broken.so", problem["message"])
+        self.assertIn("refused  ", self.diji("devices", DIJI_PLUGIN_PATH=folder).stdout)
+
+    def test_run(self):
+        document = self.document("run", "model.onnx", "--input", "x=x.npy", "--output", "results")
+        self.assertEqual(list(document), RUN_KEYS)
+        self.assertEqual(list(document["latency_ms"]), ["first", "p50", "p90", "p99"])
+        self.assertEqual(list(document["coverage"]), COUNTS)
+        file = "results/y_out_0.npy"
+        self.assertEqual(document["outputs"], [{"name": "y/out:0", "dtype": "f32", "shape": [2, 3], "file": file}])
+        self.assertEqual(tiny_models.read_npy((self.here / file).read_bytes()), ((2, 3), EXPECTED))
+
+    def test_coverage(self):
+        keys = ["model", *COUNTS, "time_ms", "fallback", "rows", "kernels"]
+        document = self.document("coverage", "model.onnx")
+        self.assertEqual(list(document), keys)
+        self.assertEqual([document[key] for key in COUNTS], [0, 2, 0, 0])
+        self.assertEqual(list(document["rows"][0]), ["op", "how", "count", "reason"])
+        self.assertEqual([row["op"] for row in document["rows"]], ["add", "mul"])
+        self.assertGreater(document["time_ms"]["generated"], 0)
+        self.write("ratio.onnx", tiny_models.ratio("i32"))  # which refuses zeros: counts, and no times
+        both = self.document("coverage", "model.onnx", "ratio.onnx", "--max-fallback", "0%")["models"]
+        self.assertEqual([model["model"] for model in both], ["model.onnx", "ratio.onnx"])
+        self.assertEqual(both[1]["time_ms"], {"native": None, "generated": None, "host": None})
+        self.assertIn("no times", self.diji("coverage", "ratio.onnx").stdout)
+
+    def test_verify(self):
+        document = self.document("verify", "--op", "sqr*", "--dtype", "f32")
+        self.assertEqual(list(document), ["cases", "failed", "rows", "unsupported"])
+        keys = ["op", "dtype", "device", "cases", "worst_ulp", "failed", "worst_share", "unsupported", "problem"]
+        (row,) = document["rows"]
+        self.assertEqual(list(row), keys)
+        self.assertEqual((row["op"], row["dtype"], row["device"], row["failed"]), ("sqrt", "f32", "cpu:0", 0))
+        self.assertEqual(document["cases"], row["cases"])
+        self.assertGreater(row["cases"], 0)
+        self.assertIn(f"{row['cases']} cases, 0 failed", self.diji("verify", "--op", "sqr*", "--dtype", "f32").stdout)
+
+    def test_pages(self):
+        operators = self.diji("docs", "onnx-ops").stdout
+        self.assertRegex(operators, r"\A(\w+ \d+\.\.\d+\n)+\Z")
+        self.assertRegex(operators, r"(?m)^Add 7\.\.14$")
+        for page in ("operators", "rules", "verbs"):
+            self.assertRegex(self.diji("docs", page).stdout, r"\A# \w")
+        self.assertNotIn("docs", self.diji("--help").stdout.split())
+
+
+class Runs(Case):
+    def output_of(self, *words, code=0, **environment):
+        document = self.document("run", "model.onnx", "--output", "here", *words, code=code, **environment)
+        return tiny_models.read_npy((self.here / document["outputs"][0]["file"]).read_bytes())
+
+    def test_made_up_inputs(self):
+        first = self.output_of("--input", "x=random", "--dim", "batch=4")
+        self.assertEqual(first[0], (4, 3))
+        self.assertEqual(first, self.output_of("--input", "x=random", "--dim", "batch=4", "--threads", "1"))
+        self.assertNotEqual(first, self.output_of("--input", "x=random", "--dim", "batch=4", "--seed", "7"))
+        self.assertEqual(self.output_of("--input", "x=zeros"), ((1, 3), [0, 1, 2]))
+        self.assertEqual(self.output_of("--input", "x=zeros", "--dim", "batch=0"), ((0, 3), []))
+        self.assertIn("(random, --seed 1)", self.diji("run", "model.onnx", "--input", "x=random").stdout)
+
+    def test_pb_in(self):
+        self.write("x.pb", tiny_models.tensor_pb("f32", [2, 3], [1, 2, 3, 4, 5, 6]))
+        self.assertEqual(self.output_of("--input", "x=x.pb"), ((2, 3), EXPECTED))
+
+    def test_expect(self):
+        words = ["run", "model.onnx", "--input", "x=x.npy", "--expect", "good"]
+        self.write("good/y_out_0.npy", tiny_models.npy("f32", [2, 3], EXPECTED))
+        document = self.document(*words)
+        self.assertEqual(list(document), [*RUN_KEYS, "compared"])
+        self.assertEqual(list(document["compared"][0]), ["name", "ok", "max_abs_error", "max_rel", "reason"])
+        self.write("wrong/y_out_0.pb", tiny_models.tensor_pb("f32", [2, 3], [*EXPECTED[:4], 26.5, 38]))
+        words[-1] = "wrong"
+        run = self.diji(*words, code=1)
+        self.assertRegex(run.stderr, r"\Adiji: output 'y/out:0' is not as expected: element 4: got 26, wanted 26.5\n\Z")
+        self.assertFalse(self.document(*words, code=1)["compared"][0]["ok"])
+        self.diji(*words, "--rtol", "0.1")
+        self.diji(*words, "--atol", "0.6")
+        self.write("shape/y_out_0.npy", tiny_models.npy("f32", [6], EXPECTED))
+        self.assertIn("[6]", self.diji(*words[:-1], "shape", code=1).stderr)
+        self.refused(*words[:-1], "empty", code=3, error="not_found", says=["y_out_0.npy", "'y/out:0'"])
+
+    def test_data(self):
+        self.write("data/input_0.pb", tiny_models.tensor_pb("f32", [2, 3], [1, 2, 3, 4, 5, 6], "x"))
+        self.write("data/output_0.pb", tiny_models.tensor_pb("f32", [2, 3], EXPECTED))
+        self.assertEqual(self.output_of("--data", "data")[1], EXPECTED)
+        self.write("data/output_0.pb", tiny_models.tensor_pb("f32", [2, 3], [*EXPECTED[:5], 39]))
+        self.assertIn("element 5", self.diji("run", "model.onnx", "--data", "data", code=1).stderr)
+        self.refused("run", "model.onnx", "--data", "absent", code=3, error="not_found", says=["absent", "input_0.pb"])
+
+    def test_strict(self):
+        self.write("ratio.onnx", tiny_models.ratio("f32"))
+        words = ["run", "ratio.onnx", "--input", "numerator=zeros", "--input", "denominator=zeros"]
+        self.diji(*words)
+        document = self.document(*words, "--strict", code=1)
+        self.assertEqual(list(document), [*RUN_KEYS, "not_finite"])
+        self.assertRegex(document["not_finite"], r"output 'y': element 0 is -?nan; .*div")
+
+    def test_repeat(self):
+        words = ["run", "model.onnx", "--input", "x=x.npy", "--warmup", "2", "--repeat", "20"]
+        latency = self.document(*words)["latency_ms"]
+        self.assertTrue(0 < latency["p50"] <= latency["p90"] <= latency["p99"], latency)
+        self.assertRegex(self.diji(*words).stdout, r"20 runs: p50 .*, p90 .*, p99 ")
+
+    def test_options_of_the_compiler(self):
+        words = ["run", "model.onnx", "--input", "x=x.npy"]
+        self.assertEqual(self.output_of(*words[2:], "--disable-rule", "drop_identity")[1], EXPECTED)
+        self.assertIn("tiny", self.diji(*words, "--dump-after", "decompose").stderr)
+        verbose = self.diji(*words, "--verbose").stdout
+        self.assertRegex(verbose, r"(?m)^coverage  2 operators: 2 generated, 0 folded, 0 native, 0 on the host$")
+        for line in ("kernels", "memory", "cache"):
+            self.assertRegex(verbose, rf"(?m)^{line} ")
+
+
+class CompileCache(Case):
+    """A folder of its own for each test, since each begins cold."""
+
+    RUN = ["run", "model.onnx", "--input", "x=x.npy", "--json"]
+
+    def setUp(self):
+        self.folder = self.here / self.id().rpartition(".")[2]
+        self.environment = self.environment | {"DIJI_CACHE_DIR": str(self.folder)}
+
+    def run_and_watch(self, *words):
+        """(kernels compiled, whether the process mapped LLVM)"""
+        log = self.here / "linker"
+        run = self.diji(*self.RUN, *words, LD_DEBUG="files", LD_DEBUG_OUTPUT=str(log))
+        (written,) = self.here.glob("linker.*")
+        text = written.read_text(errors="replace")
+        written.unlink()
+        self.assertIn("libc.so.6", text)
+        return json.loads(run.stdout)["compiled_kernels"], "libLLVM" in text
+
+    def test_a_second_run_compiles_nothing_and_maps_no_llvm(self):
+        compiled, llvm = self.run_and_watch()
+        self.assertTrue(compiled > 0 and llvm)
+        self.assertEqual(self.run_and_watch(), (0, False))
+        self.assertEqual(self.run_and_watch("--no-cache"), (compiled, True))
+
+    def test_verbs(self):
+        self.assertEqual(self.document("cache", "path"), {"path": str(self.folder)})
+        self.assertEqual(self.document("cache", "ls"), {"entries": []})
+        self.diji(*self.RUN)
+        entries = self.document("cache")["entries"]
+        self.assertEqual(list(entries[0]), ["key", "bytes", "kernel", "device"])
+        self.assertEqual(self.document("cache", "verify"), {"entries": len(entries), "damaged": []})
+        self.assertIn(f"{len(entries)} entries", self.diji("cache", "ls").stdout)
+        pruned = self.document("cache", "prune", "--max-bytes", "1")
+        self.assertEqual(pruned, {"removed": len(entries), "entries": 0, "bytes": 0})
+        self.assertEqual(self.document("cache", "path", DIJI_CACHE_DIR="off"), {"path": None})
+
+    def test_a_damaged_entry_is_found_and_compiled_again(self):
+        self.diji(*self.RUN)
+        entry = next(self.folder.iterdir())
+        whole = entry.read_bytes()
+        entry.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+        self.assertEqual(len(self.document("cache", "verify", code=1)["damaged"]), 1)
+        run = self.diji(*self.RUN)
+        self.assertEqual(json.loads(run.stdout)["compiled_kernels"], 1)
+        self.assertRegex(run.stderr, r"\Adiji: warning: .*\n\Z")
+        self.assertEqual(self.document("cache", "verify")["damaged"], [])
+
+
+class OnnxCases(Case):
+    def test_lines(self):
+        for name, data, last in (("cases/good", tiny_models.square(), 38), ("cases/wrong", tiny_models.square(), 39),
+                                 ("cases/strange", tiny_models.strange(), 38)):  # fmt: skip
+            self.write(f"{name}/model.onnx", data)
+            x = tiny_models.tensor_pb("f32", [2, 3], [1, 2, 3, 4, 5, 6], "x")
+            self.write(f"{name}/test_data_set_0/input_0.pb", x)
+            y = tiny_models.tensor_pb("f32", [2, 3], [*EXPECTED[:5], last], "y/out:0")
+            self.write(f"{name}/test_data_set_0/output_0.pb", y)
+        run = self.diji("verify", "--onnx-cases", "cases", "--json", code=1)
+        lines = [json.loads(line) for line in run.stdout.splitlines()]
+        self.assertEqual([list(line) for line in lines], [["case", "ok", "max_abs_error", "max_rel", "reason"]] * 3)
+        self.assertEqual([(line["case"], line["ok"]) for line in lines],
+                         [("good", True), ("strange", False), ("wrong", False)])  # fmt: skip
+        self.assertIn("Frobnicate", lines[1]["reason"])
+        self.assertIn("element 5: got 38, wanted 39", lines[2]["reason"])
+        self.assertEqual(self.diji("verify", "--onnx-cases", "cases", code=1).stdout.count("\n"), 4)
+        self.refused("verify", "--onnx-cases", "absent", code=3, error="not_found", says=["absent"])
+
+
+class Example(Case):
+    """name_file_type on a model that answers with two of its tokens, which shows what it fed."""
+
+    def example(self, *words, code=0):
+        if not OPTIONS.example:
+            raise unittest.SkipTest("no --example")
+        run = self.run_program(OPTIONS.example, *words)
+        self.assertEqual(run.returncode, code, run.stdout + run.stderr)
+        return run
+
+    def labels_of(self, first_token, data):
+        """The larger token's label and its value."""
+        self.write("model/model.onnx", tiny_models.two_columns(first_token))
+        self.write("model/labels.txt", b"left\nright\n")
+        line = self.example("model", self.write("file", data)).stdout.splitlines()[0]
+        return re.fullmatch(r"\S+ +(\w+) +([\d.]+)", line).groups()
+
+    def test_tokens(self):
+        blanks = b" \t\n\v\f\r"
+        for token, data, wanted in (
+            (0, b"ab" * 10, ("right", "98.000")),
+            (0, blanks + b"zab" * 10, ("left", "122.000")),
+            (0, blanks * 600 + b"xyxyxyxyxyxyxy" + b"z" * 9000, ("right", "121.000")),
+            (1022, b"a" * 5000, ("left", "97.000")),
+            (1022, b"a" * 1023, ("right", "256.000")),
+            (1024, b"a" * 5000, ("left", "97.000")),
+            (1024, b"a" * 1023, ("left", "256.000")),
+            (2046, b"a" * 5000 + b"cb" + blanks * 20, ("left", "99.000")),
+            (2046, b"\xff" * 4096 + b"\0\xfe", ("right", "254.000")),
+        ):
+            with self.subTest(token=token, data=data[:20]):
+                self.assertEqual(self.labels_of(token, data), wanted)
+
+    def test_a_batch_with_files_that_are_too_short(self):
+        self.labels_of(0, b"abababab")
+        paths = [self.write(name, data) for name, data in (("short", b"1234567"), ("blank", b" " * 99), ("empty", b""))]
+        lines = self.example("model", *paths[:1], "file", *paths[1:], "file").stdout.splitlines()
+        self.assertEqual(["too short to say" in line for line in lines[:5]], [True, False, True, True, False])
+        self.assertEqual(lines[1], lines[4])
+        self.assertRegex(lines[5], r"\Aload [\d.]+ ms, run [\d.]+ ms for 2 files\Z")
+        self.assertIn("2 operators", lines[6])
+        self.assertIn("for 0 files", self.example("model", *paths).stdout)
+
+    def test_errors(self):
+        self.example(code=2)
+        self.assertIn("absent", self.example("absent", "x.npy", code=3).stderr)
+        self.labels_of(0, b"abababab")
+        self.assertIn("absent", self.example("model", "absent", code=3).stderr)
+        self.assertIn(".", self.example("model", ".", code=3).stderr)
+        self.write("model/labels.txt", b"left\nright\nthird\n")
+        self.assertIn("labels.txt", self.example("model", "file", code=3).stderr)
+        self.write("model/model.onnx", b"nothing")
+        self.assertIn("model.onnx", self.example("model", "file", code=3).stderr)

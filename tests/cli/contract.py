@@ -1,0 +1,32 @@
+#!/usr/bin/env python3
+"""The contract of the command: options, exit codes, JSON keys, and every kind of bad input, on tiny models.
+
+    tests/cli/contract.py --diji build/release/bin/diji [--example build/release/bin/name_file_type] [-k PATTERN]
+"""
+
+import argparse
+import os
+import sys
+import unittest
+
+import answers
+import bad_input
+import case
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--diji", required=True, type=os.path.abspath)
+    parser.add_argument("--example", type=os.path.abspath)
+    parser.add_argument("-k", dest="pattern", help="the tests whose name matches")
+    parser.parse_args(namespace=case.OPTIONS)
+    loader = unittest.TestLoader()
+    if case.OPTIONS.pattern:
+        loader.testNamePatterns = [f"*{case.OPTIONS.pattern}*"]
+    suite = unittest.TestSuite(loader.loadTestsFromModule(module) for module in (bad_input, answers))
+    result = unittest.TextTestRunner(verbosity=2).run(suite)
+    return 0 if result.wasSuccessful() and result.testsRun > 0 else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,14 @@
+// The list of devices as text and as JSON, for `diji devices` and `diji check`.
+#pragma once
+
+#include "device/device.h"
+#include "tools/json.h"
+
+namespace diji::tools {
+
+Json json_of_devices(const DeviceList& devices);
+/// Plugins that were refused, as error objects.
+Json json_of_problems(const DeviceList& devices);
+void print_devices(const DeviceList& devices);
+
+}  // namespace diji::tools

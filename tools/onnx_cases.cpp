@@ -1,0 +1,107 @@
+// ONNX's node tests: read, run, compare, and go on with the next whatever happens.
+#include "tools/onnx_cases.h"
+
+#include "runtime/session.h"
+#include "tools/output.h"
+#include "tools/tensor_inputs.h"
+#include "tools/tensor_outputs.h"
+#include "tools/verb.h"
+
+#include <algorithm>
+#include <filesystem>
+
+namespace diji::tools {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kDataFolder = "test_data_set_0";
+
+std::vector<fs::path> cases_in(const fs::path& folder) {
+  std::vector<fs::path> cases;
+  std::error_code status;
+  for (fs::directory_iterator it(folder, status), end; !status && it != end; it.increment(status)) {
+    std::error_code ignored;
+    if (fs::exists(it->path() / "model.onnx", ignored)) cases.push_back(it->path());
+  }
+  std::ranges::sort(cases);
+  return cases;
+}
+
+NamedTensors integers_of(const std::vector<NamedTensor>& inputs) {
+  NamedTensors integers;
+  for (const NamedTensor& input : inputs) {
+    if (!input.name.empty() && !is_floating(input.tensor.dtype())) integers.emplace(input.name, input.tensor);
+  }
+  return integers;
+}
+
+// ONNX's tests feed shapes and axes as inputs. Where their values must be known to compile, they become
+// constants, as they are in models.
+Result<std::unique_ptr<Session>> open_case(DeviceList& devices, const fs::path& model,
+                                           SessionOptions& options, const std::vector<NamedTensor>& inputs) {
+  auto session = Session::open(devices, model, options);
+  if (session || session.error().code != ErrorCode::unsupported) return session;
+  options.constants = integers_of(inputs);
+  if (options.constants.empty()) return session;
+  auto again = Session::open(devices, model, options);
+  return again ? std::move(again) : std::move(session);
+}
+
+Result<ComparedOutput> run_case(DeviceList& devices, const std::string& device, const fs::path& folder) {
+  std::vector<NamedTensor> inputs = TRY(read_numbered(folder / kDataFolder, "input"));
+  const std::vector<NamedTensor> expected = TRY(read_numbered(folder / kDataFolder, "output"));
+  SessionOptions options{.device = device};
+  const auto session = TRY(open_case(devices, folder / "model.onnx", options, inputs));
+  std::erase_if(inputs, [&](const NamedTensor& input) { return options.constants.contains(input.name); });
+  const auto outputs = TRY(session->run(by_name(inputs, session->graph().inputs())));
+  const std::vector<Port>& ports = session->graph().outputs();
+  if (expected.empty() || expected.size() > outputs.size()) {
+    return fail(ErrorCode::mismatch, "{} outputs expected, the model has {}", expected.size(),
+                outputs.size());
+  }
+  ComparedOutput worst{.ok = true};
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    const ComparedOutput one =
+        compare_output(ports[i].name, outputs[i], expected[i].tensor, kDefaultRtol, kDefaultAtol);
+    worst.max_abs_error = std::max(worst.max_abs_error, one.max_abs_error);
+    worst.max_rel_error = std::max(worst.max_rel_error, one.max_rel_error);
+    if (!one.ok && worst.ok) worst.reason = fmt::format("output '{}': {}", one.name, one.reason);
+    worst.ok &= one.ok;
+  }
+  return worst;
+}
+
+}  // namespace
+
+Result<int> run_onnx_cases(DeviceList& devices, const std::string& device, const std::string& folder,
+                           bool json) {
+  const std::vector<fs::path> cases = cases_in(folder);
+  if (cases.empty()) {
+    auto error = fail(ErrorCode::not_found, "{}: no folder with a model.onnx in it", folder);
+    error.error().file = folder;
+    return error;
+  }
+  TRY(devices.open(device));  // a wrong device is one error, not one a case
+  int failed = 0;
+  for (const fs::path& path : cases) {
+    const auto compared = run_case(devices, device, path);
+    const bool ok = compared && compared->ok;
+    const std::string reason = compared ? compared->reason : compared.error().message;
+    const std::string name = path.filename().string();
+    failed += ok ? 0 : 1;
+    if (json) {
+      print_json({{"case", name},
+                  {"ok", ok},
+                  {"max_abs_error", compared ? Json(compared->max_abs_error) : Json()},
+                  {"max_rel", compared ? Json(compared->max_rel_error) : Json()},
+                  {"reason", reason}});
+    } else {
+      print("{:<6}  {}{}{}\n", ok ? "ok" : "FAILED", name, reason.empty() ? "" : ": ", reason);
+    }
+  }
+  if (!json) print("{} cases, {} failed\n", cases.size(), failed);
+  return failed == 0 ? 0 : kAnswerIsNo;
+}
+
+}  // namespace diji::tools

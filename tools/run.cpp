@@ -1,0 +1,255 @@
+// `diji run`: load, compile, run; outputs to files or against expectations; latency.
+#include "base/log.h"
+#include "tools/model_options.h"
+#include "tools/output.h"
+#include "tools/table.h"
+#include "tools/tensor_inputs.h"
+#include "tools/tensor_outputs.h"
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cmath>
+
+namespace diji::tools {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr std::int64_t kRunsMax = 1'000'000;
+constexpr std::int64_t kSeedMax = std::int64_t{1} << 32;
+
+constexpr std::array kOptions = {
+    OptionDef{"--input", "NAME=FILE|random|zeros", "an input: from FILE.npy or FILE.pb, or made up", true},
+    OptionDef{"--data", "DIR",
+              "inputs input_N.pb and expected outputs output_N.pb, as ONNX's tests have them"},
+    OptionDef{"--seed", "N", "of random inputs (default: 1)"},
+    OptionDef{"--output", "DIR", "write each output to DIR/<name>.npy (.pb where npy lacks the dtype)"},
+    OptionDef{"--expect", "DIR",
+              "compare each output with DIR/<name>.npy or .pb; exit code 1 where one differs"},
+    OptionDef{"--rtol", "R",
+              "relative tolerance of comparisons (default: 1e-3); integers are compared exactly"},
+    OptionDef{"--atol", "A", "absolute tolerance of comparisons (default: 1e-7)"},
+    OptionDef{"--repeat", "N", "run N more times and print latency percentiles"},
+    OptionDef{"--warmup", "N", "runs before those that are measured (default: 0)"},
+};
+
+struct RunRequest {
+  ModelOptions model;
+  InputOptions inputs;
+  std::string output_folder, expect_folder;
+  double rtol = 0, atol = 0;
+  std::int64_t repeat = 0, warmup = 0;
+};
+
+Result<RunRequest> options_from(const Context& context, const Arguments& arguments) {
+  RunRequest options;
+  options.model = TRY(model_options(context, arguments));
+  options.inputs.sources = TRY(parse_inputs(arguments.all("--input")));
+  options.inputs.data_folder = arguments.text("--data", "");
+  options.inputs.dims = options.model.dims;
+  options.inputs.seed = static_cast<std::uint64_t>(TRY(arguments.integer("--seed", 1, 0, kSeedMax)));
+  options.output_folder = arguments.text("--output", "");
+  options.expect_folder = arguments.text("--expect", "");
+  options.rtol = TRY(arguments.real("--rtol", kDefaultRtol));
+  options.atol = TRY(arguments.real("--atol", kDefaultAtol));
+  options.repeat = TRY(arguments.integer("--repeat", 0, 0, kRunsMax));
+  options.warmup = TRY(arguments.integer("--warmup", 0, 0, kRunsMax));
+  if (!options.expect_folder.empty() && !options.inputs.data_folder.empty()) {
+    return fail(ErrorCode::usage, "--expect and --data both say what to expect; give one of them");
+  }
+  return options;
+}
+
+double milliseconds_since(Clock::time_point start) {
+  return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
+}
+
+// Nearest rank: the smallest value that at least this share of the runs does not exceed.
+double percentile(const std::vector<double>& sorted, double share) {
+  const auto rank = static_cast<std::size_t>(std::ceil(share * static_cast<double>(sorted.size())));
+  return sorted[std::clamp<std::size_t>(rank, 1, sorted.size()) - 1];
+}
+
+struct Latency {
+  double load_ms = 0, first_ms = 0;
+  std::vector<double> sorted_ms;  ///< of the measured runs; the first one alone where none were asked for
+};
+
+struct Outcome {
+  std::vector<HostTensor> outputs;
+  RunStats stats;
+  Latency latency;
+  std::vector<std::optional<std::string>> files;
+  std::vector<ComparedOutput> compared;
+  std::string not_finite;
+  bool ok() const { return not_finite.empty() && std::ranges::all_of(compared, &ComparedOutput::ok); }
+};
+
+Result<void> run_all(Session& session, const NamedTensors& inputs, const RunRequest& options,
+                     Outcome& outcome) {
+  const auto start = Clock::now();
+  outcome.outputs = TRY(session.run(inputs, &outcome.stats));
+  outcome.latency.first_ms = milliseconds_since(start);
+  for (std::int64_t i = 0; i < options.warmup + options.repeat; ++i) {
+    const auto begin = Clock::now();
+    TRY(session.run(inputs));
+    if (i >= options.warmup) outcome.latency.sorted_ms.push_back(milliseconds_since(begin));
+  }
+  if (outcome.latency.sorted_ms.empty()) outcome.latency.sorted_ms.push_back(outcome.latency.first_ms);
+  std::ranges::sort(outcome.latency.sorted_ms);
+  return {};
+}
+
+// What to compare with is read before the run, so that a wrong folder is told at once.
+Result<std::vector<std::optional<HostTensor>>> expected_outputs(const Graph& graph,
+                                                                const RunRequest& options) {
+  const std::vector<Port>& ports = graph.outputs();
+  std::vector<std::optional<HostTensor>> expected(ports.size());
+  if (!options.expect_folder.empty()) {
+    const auto tensors = TRY(read_expected(options.expect_folder, ports));
+    std::ranges::copy(tensors, expected.begin());
+  } else if (!options.inputs.data_folder.empty()) {
+    const auto numbered = TRY(read_numbered(options.inputs.data_folder, "output"));
+    if (numbered.size() > ports.size()) {
+      return fail(ErrorCode::mismatch, "{} has {} outputs, the model has {}", options.inputs.data_folder,
+                  numbered.size(), ports.size());
+    }
+    const NamedTensors named = by_name(numbered, ports);
+    for (std::size_t i = 0; i < ports.size(); ++i) {
+      if (const auto found = named.find(ports[i].name); found != named.end()) expected[i] = found->second;
+    }
+  }
+  return expected;
+}
+
+Json document_of(const Session& session, const Outcome& outcome, std::uint64_t peak_bytes) {
+  Json outputs = Json::array();
+  for (std::size_t i = 0; i < outcome.outputs.size(); ++i) {
+    const HostTensor& tensor = outcome.outputs[i];
+    outputs.push_back({{"name", session.graph().outputs()[i].name},
+                       {"dtype", std::string(name_of(tensor.dtype()))},
+                       {"shape", tensor.shape()},
+                       {"file", outcome.files[i] ? Json(*outcome.files[i]) : Json()}});
+  }
+  const Latency& latency = outcome.latency;
+  const Coverage& coverage = session.coverage();
+  Json document = {{"outputs", outputs},
+                   {"latency_ms",
+                    {{"first", latency.first_ms},
+                     {"p50", percentile(latency.sorted_ms, 0.50)},
+                     {"p90", percentile(latency.sorted_ms, 0.90)},
+                     {"p99", percentile(latency.sorted_ms, 0.99)}}},
+                   {"compiled_kernels", session.executable().compiled_kernels},
+                   {"peak_bytes", peak_bytes},
+                   {"coverage",
+                    {{"native", coverage.native},
+                     {"generated", coverage.generated},
+                     {"host", coverage.host},
+                     {"folded", coverage.folded}}}};
+  if (!outcome.compared.empty()) {
+    document["compared"] = Json::array();
+    for (const ComparedOutput& compared : outcome.compared) document["compared"].push_back(json_of(compared));
+  }
+  if (!outcome.not_finite.empty()) document["not_finite"] = outcome.not_finite;
+  return document;
+}
+
+void print_inputs(const Graph& graph, const NamedTensors& inputs, const InputOptions& options) {
+  for (const Port& port : graph.inputs()) {
+    const HostTensor& tensor = inputs.at(port.name);
+    const auto source = std::ranges::find(options.sources, port.name, &InputSource::name);
+    std::string origin = options.data_folder;
+    if (source != options.sources.end()) {
+      origin = source->kind == InputSource::Kind::random ? fmt::format("random, --seed {}", options.seed)
+                                                         : source->file;
+    }
+    print("input     {} {}{} ({})\n", port.name, name_of(tensor.dtype()), text_of(tensor.shape()), origin);
+  }
+}
+
+void print_outcome(const Session& session, const Outcome& outcome) {
+  for (std::size_t i = 0; i < outcome.outputs.size(); ++i) {
+    const HostTensor& tensor = outcome.outputs[i];
+    print("output    {} {}{} = {}\n", session.graph().outputs()[i].name, name_of(tensor.dtype()),
+          text_of(tensor.shape()), tensor.count() == 0 ? "empty" : preview_of(tensor));
+    if (outcome.files[i]) print("          written to {}\n", *outcome.files[i]);
+  }
+  for (const ComparedOutput& compared : outcome.compared) {
+    print("compared  {}: {}\n", compared.name,
+          compared.ok ? fmt::format("as expected, largest difference {:.3g}", compared.max_abs_error)
+                      : compared.reason);
+  }
+  const Latency& latency = outcome.latency;
+  print("time      load {}, first run {}", text_of_ms(latency.load_ms), text_of_ms(latency.first_ms));
+  if (latency.sorted_ms.size() > 1) {
+    print("; {} runs: p50 {}, p90 {}, p99 {}", latency.sorted_ms.size(),
+          text_of_ms(percentile(latency.sorted_ms, 0.50)), text_of_ms(percentile(latency.sorted_ms, 0.90)),
+          text_of_ms(percentile(latency.sorted_ms, 0.99)));
+  }
+  print("\n");
+}
+
+void print_verbose(Session& session, const Outcome& outcome) {
+  const PoolState pool = session.pool().state();
+  print("coverage  {}\n", session.coverage().line());
+  print("kernels   {} modules, {} compiled now, the others from the cache\n",
+        session.executable().modules.size(), session.executable().compiled_kernels);
+  print("memory    peak {} (of it for the values of one run {}), held {}, limit {}\n",
+        text_of_bytes(pool.peak_bytes), text_of_bytes(outcome.stats.peak_bytes),
+        text_of_bytes(pool.held_bytes), pool.limit_bytes == 0 ? "none" : text_of_bytes(pool.limit_bytes));
+  const auto folder = CompileCache::default_folder();
+  print("cache     {}\n", folder.empty() ? "off" : folder.string());
+}
+
+Result<int> run(Context& context, const Arguments& arguments) {
+  const RunRequest options = TRY(options_from(context, arguments));
+  DeviceList* devices = TRY(context.devices(arguments));
+  const auto start = Clock::now();
+  const auto session = TRY(Session::open(*devices, arguments.operands()[0], options.model.session));
+  Outcome outcome;
+  outcome.latency.load_ms = milliseconds_since(start);
+  const std::vector<Port>& ports = session->graph().outputs();
+  const NamedTensors inputs = TRY(make_inputs(session->graph(), options.inputs));
+  const auto expected = TRY(expected_outputs(session->graph(), options));
+  TRY(run_all(*session, inputs, options, outcome));
+
+  outcome.files.resize(ports.size());
+  if (!options.output_folder.empty())
+    outcome.files = write_outputs(options.output_folder, ports, outcome.outputs);
+  for (std::size_t i = 0; i < ports.size(); ++i) {
+    if (!expected[i]) continue;
+    outcome.compared.push_back(
+        compare_output(ports[i].name, outcome.outputs[i], *expected[i], options.rtol, options.atol));
+  }
+  if (options.model.strict) outcome.not_finite = find_not_finite(*session, inputs, outcome.outputs);
+
+  if (context.json()) {
+    print_json(document_of(*session, outcome, session->pool().state().peak_bytes));
+  } else {
+    print("model     {} on {}\n", arguments.operands()[0], session->device().name());
+    print_inputs(session->graph(), inputs, options.inputs);
+    print_outcome(*session, outcome);
+    if (options.model.verbose) print_verbose(*session, outcome);
+  }
+  for (const ComparedOutput& compared : outcome.compared) {
+    if (!compared.ok)
+      print_aside("diji: output '{}' is not as expected: {}\n", compared.name, compared.reason);
+  }
+  if (!outcome.not_finite.empty()) print_aside("diji: {}\n", outcome.not_finite);
+  return outcome.ok() ? 0 : kAnswerIsNo;
+}
+
+}  // namespace
+
+constexpr Verb kRunVerb = {
+    .name = "run",
+    .summary = "load a model, compile it, run it",
+    .example = "run model.onnx --input x=random --dim batch=4 --output results",
+    .operands = {"MODEL", "an .onnx file, or a .txt file with a graph's text", 1, 1},
+    .options = kOptions,
+    .shared_options = kModelOptions,
+    .run = run,
+};
+
+}  // namespace diji::tools

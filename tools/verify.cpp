@@ -1,0 +1,184 @@
+// `diji verify`: every operator on a device against its float64 reference, within the proven bound.
+#include "ops/catalog.h"
+#include "runtime/conformance.h"
+#include "tools/context.h"
+#include "tools/json.h"
+#include "tools/onnx_cases.h"
+#include "tools/output.h"
+#include "tools/table.h"
+
+#include <fnmatch.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+
+namespace diji::tools {
+namespace {
+
+constexpr std::array kOptions = {
+    OptionDef{"--op", "GLOB", "the operators whose name matches, such as 'reduce_*' (default: all)"},
+    OptionDef{"--dtype", "D", "this dtype only, such as f32 (default: all that an operator takes)"},
+    OptionDef{"--onnx-cases", "DIR", "instead: ONNX's node tests, a folder a case; one line of JSON a case"},
+    kPluginOption,
+};
+
+struct Task {
+  const OpDef* op;
+  DType dtype;
+};
+
+std::vector<std::string> op_names() {
+  std::vector<std::string> names;
+  for (const OpDef* op : catalog()) names.emplace_back(op->name);
+  return names;
+}
+
+Result<std::vector<DType>> dtypes_of(const Arguments& arguments) {
+  std::vector<DType> all;
+  std::vector<std::string_view> names;
+  for (std::size_t i = 0; i < kDTypeCount; ++i) {
+    all.push_back(static_cast<DType>(i));
+    names.push_back(name_of(all.back()));
+  }
+  const std::size_t chosen = TRY(arguments.choice("--dtype", names, kDTypeCount));
+  return chosen == kDTypeCount ? all : std::vector<DType>{all[chosen]};
+}
+
+Result<std::vector<Task>> tasks_of(const Arguments& arguments) {
+  const std::vector<DType> dtypes = TRY(dtypes_of(arguments));
+  const std::string glob = arguments.text("--op", "*");
+  std::vector<Task> tasks;
+  bool any_op = false;
+  for (const OpDef* op : catalog()) {
+    if (::fnmatch(glob.c_str(), std::string(op->name).c_str(), 0) != 0) continue;
+    any_op = true;
+    const DTypeSet allowed = op->inputs.empty() ? kAny : op->inputs[0].dtypes;
+    for (const DType dtype : dtypes) {
+      if (op->samples != nullptr && contains(allowed, dtype)) tasks.push_back({op, dtype});
+    }
+  }
+  if (!any_op) {
+    return fail(ErrorCode::usage, "--op: no operator is named '{}'{}", glob, did_you_mean(glob, op_names()));
+  }
+  if (tasks.empty())
+    return fail(ErrorCode::usage, "--dtype: none of these operators takes {}", arguments.text("--dtype", ""));
+  return tasks;
+}
+
+// --device says which; a plugin on trial brings its own; else the default.
+std::vector<std::string> devices_to_verify(const DeviceList& devices, const Context& context,
+                                           const Arguments& arguments) {
+  std::vector<std::string> names;
+  if (!arguments.has("--device")) {
+    const std::vector<std::string>& plugins = arguments.all(kPluginOption.name);
+    for (const DeviceEntry& entry : devices.entries()) {
+      if (std::ranges::find(plugins, entry.plugin->origin()) != plugins.end()) names.push_back(entry.name);
+    }
+  }
+  if (names.empty()) names.push_back(context.device_name());
+  return names;
+}
+
+// A line on a terminal that the next one overwrites.
+void show_progress(const Device& device, const Task& task, std::size_t number, std::size_t count) {
+  static const bool shown = ::isatty(STDERR_FILENO) == 1;
+  if (!shown) return;
+  if (number == count) return print_aside("\r{:79}\r", "");
+  const std::string line = fmt::format("{} of {}: {} {} on {}", number + 1, count, task.op->name,
+                                       name_of(task.dtype), device.name());
+  print_aside("\r{:<79.79}", line);
+}
+
+Result<std::vector<VerifyRow>> verify_all(DeviceList& devices, const std::vector<std::string>& names,
+                                          const std::vector<Task>& tasks) {
+  std::vector<VerifyRow> rows;
+  CompileCache cache;
+  for (const std::string& name : names) {
+    Device* device = TRY(devices.open(name));
+    for (std::size_t i = 0; i < tasks.size(); ++i) {
+      show_progress(*device, tasks[i], i, tasks.size());
+      rows.push_back(verify_operator(*device, cache, *tasks[i].op, tasks[i].dtype));
+    }
+    show_progress(*device, tasks[0], tasks.size(), tasks.size());
+  }
+  return rows;
+}
+
+struct Totals {
+  int cases = 0, failed = 0, unsupported = 0;
+};
+
+void print_document(const std::vector<VerifyRow>& rows, const Totals& totals) {
+  Json list = Json::array();
+  for (const VerifyRow& row : rows) {
+    list.push_back({{"op", row.op},
+                    {"dtype", std::string(name_of(row.dtype))},
+                    {"device", row.device},
+                    {"cases", row.cases},
+                    {"worst_ulp", row.worst_ulp},
+                    {"failed", row.failed},
+                    {"worst_share", row.worst_share},
+                    {"unsupported", row.unsupported},
+                    {"problem", row.problem}});
+  }
+  print_json({{"cases", totals.cases},
+              {"failed", totals.failed},
+              {"rows", list},
+              {"unsupported", totals.unsupported}});
+}
+
+void print_text(const std::vector<VerifyRow>& rows, const Totals& totals) {
+  Table table({"operator", "dtype", "device", ">cases", ">failed", ">refused", ">worst ULP", ">of bound"});
+  for (const VerifyRow& row : rows) {
+    const bool compared = row.cases > row.unsupported;
+    table.add({row.op, std::string(name_of(row.dtype)), row.device, fmt::format("{}", row.cases),
+               fmt::format("{}", row.failed), fmt::format("{}", row.unsupported),
+               compared && is_floating(row.dtype) ? fmt::format("{:.2f}", row.worst_ulp) : "-",
+               compared ? fmt::format("{:.0f} %", 100 * row.worst_share) : "-"});
+  }
+  table.print();
+  for (const VerifyRow& row : rows) {
+    if (row.problem.empty()) continue;
+    print("{}  {} {} on {}: {}\n", row.failed > 0 ? "FAILED " : "refused", row.op, name_of(row.dtype),
+          row.device, row.problem);
+  }
+  print("{} cases, {} failed, {} refused\n", totals.cases, totals.failed, totals.unsupported);
+}
+
+Result<int> run(Context& context, const Arguments& arguments) {
+  DeviceList* devices = TRY(context.devices(arguments));
+  const std::vector<std::string> names = devices_to_verify(*devices, context, arguments);
+  if (arguments.has("--onnx-cases")) {
+    if (arguments.has("--op") || arguments.has("--dtype")) {
+      return fail(ErrorCode::usage,
+                  "--onnx-cases runs every case of its folder; --op and --dtype do not go with it");
+    }
+    return run_onnx_cases(*devices, names[0], arguments.text("--onnx-cases", ""), context.json());
+  }
+  const std::vector<VerifyRow> rows = TRY(verify_all(*devices, names, TRY(tasks_of(arguments))));
+  Totals totals;
+  for (const VerifyRow& row : rows) {
+    totals.cases += row.cases;
+    totals.failed += row.failed;
+    totals.unsupported += row.unsupported;
+  }
+  context.json() ? print_document(rows, totals) : print_text(rows, totals);
+  if (totals.unsupported == totals.cases) {
+    print_aside("diji: nothing could be verified: the device refused every case\n");
+    return kAnswerIsNo;
+  }
+  return totals.failed == 0 ? 0 : kAnswerIsNo;
+}
+
+}  // namespace
+
+constexpr Verb kVerifyVerb = {
+    .name = "verify",
+    .summary = "every operator against its float64 reference on normal and boundary inputs",
+    .example = "verify --op 'reduce_*' --dtype f32",
+    .options = kOptions,
+    .run = run,
+};
+
+}  // namespace diji::tools
