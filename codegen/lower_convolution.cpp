@@ -106,20 +106,23 @@ struct ConvolutionLowering {
     const Reg x_base = b.multiply(tile.batch, b.dim(x_strides[0]));
     std::vector<Reg> sums(static_cast<std::size_t>(tile.filters * kVectors), b.number(0, {register_dtype(dtype), lanes}));
     sums = products(channel_base, x_base, at, std::move(sums), [&](Reg x_index, Reg w_index, Reg input, std::span<const Reg> carried) {
-      std::vector<Reg> next(carried.begin(), carried.end()), inputs;
+      std::vector<Reg> next(carried.begin(), carried.end()), inputs, input_masks;
       for (int v = 0; v < kVectors; ++v) {
         const Reg shift = b.integer(v * lanes * dims.strides[last]);
         NestBuilder::Address from{.place = x_place, .index = b.add(x_index, shift)};
         from.mask = input_mask(b.add(input, shift), masks[static_cast<std::size_t>(v)]);
         if (dims.strides[last] != 1) from.stride = b.integer(dims.strides[last]);
         inputs.push_back(load_element(b, from, dtype, lanes));
+        input_masks.push_back(from.mask);
       }
       for (int f = 0; f < tile.filters; ++f) {
         const Reg index = b.add(w_bases[static_cast<std::size_t>(f)], w_index);
         const Reg weight = b.splat(load_element(b, {.place = w_place, .index = index}, dtype, 1), lanes);
         for (int v = 0; v < kVectors; ++v) {
           Reg& sum = next[static_cast<std::size_t>(f * kVectors + v)];
-          sum = multiply_add(b, weight, inputs[static_cast<std::size_t>(v)], sum);
+          const Reg more = multiply_add(b, weight, inputs[static_cast<std::size_t>(v)], sum);
+          // A weight of infinity times the 0 outside of x would be NaN.
+          sum = padded(last) ? b.select(input_masks[static_cast<std::size_t>(v)], more, sum) : more;
         }
       }
       return next;

@@ -37,41 +37,86 @@ double sum_roundoff(DType dtype) {
 // The rounding of finished sums to their dtype, where they ran in a wider one.
 void round_sums(std::vector<double>& errors, const std::vector<double>& results, DType dtype) {
   if (dtype != DType::f16 && dtype != DType::bf16) return;
-  for (std::size_t i = 0; i < errors.size(); ++i) errors[i] += unit_roundoff(dtype) * (std::fabs(results[i]) + errors[i]);
+  for (std::size_t i = 0; i < errors.size(); ++i) {
+    if (std::isfinite(results[i])) errors[i] += unit_roundoff(dtype) * (std::fabs(results[i]) + errors[i]);
+  }
+}
+
+// The largest finite number of a float; of an integer, as far as a double tells.
+double largest(DType dtype) {
+  switch (dtype) {
+    case DType::f16: return 65504;
+    case DType::bf16: return 0x1.fep127;
+    default: break;
+  }
+  return visit_dtype(dtype, [](auto tag) -> double {
+    using T = typename decltype(tag)::type;
+    if constexpr (std::is_arithmetic_v<T>) return static_cast<double>(std::numeric_limits<T>::max());
+    return 0;
+  });
+}
+
+// An operand whose kernel value may have overflowed to infinity (a float) or wrapped (an integer) while the truth did not
+// bounds nothing that is computed from it. Not a number is no bound either.
+std::vector<double> usable(const Array& array, const std::vector<double>& bound) {
+  const auto values = as_doubles(array);
+  const double limit = largest(array.dtype);
+  const bool floating = is_floating(array.dtype);
+  std::vector<double> out(bound);
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    const bool may_leave = std::isfinite(values[i]) && std::fabs(values[i]) + out[i] > limit && (floating || out[i] > 0);
+    if (may_leave || std::isnan(out[i])) out[i] = kInfinity;
+  }
+  return out;
 }
 
 struct Operand {
   double value, error;
 };
 
-// Error that the operands' errors cause in the exact result, and the rounding of the operation itself.
+// Without the 0 · infinity = NaN of exact operands.
+double times(double a, double b) { return a == 0 || b == 0 ? 0 : std::fabs(a) * b; }
+
+// Rounding of the operation itself on top of what its operands' errors cause. An exact infinity is exact.
+double with_rounding(double propagated, double result, double u) {
+  const double size = std::isinf(result) && propagated == 0 ? 0 : std::fabs(result) + propagated;
+  return propagated + times(u, size);
+}
+
+double divide_error(Operand a, Operand b, double result, double u) {
+  const double smallest = std::fabs(b.value) - b.error;
+  if (smallest <= 0) return a.error == 0 && b.error == 0 ? with_rounding(0, result, u) : kInfinity;
+  const double propagated = (a.error + times(result, b.error)) / smallest;
+  const double truncation = u == 0 && propagated > 0 ? 1 : 0;  // of an integer quotient, to either side
+  return with_rounding(propagated, result, u) + truncation;
+}
+
+double sqrt_error(Operand x, double result, double u) {
+  if (x.error == 0) return with_rounding(0, result, u);
+  if (x.value - x.error < 0) return kInfinity;  // the kernel's operand may lie below zero
+  const double apart = result + std::sqrt(x.value - x.error);  // |√x − √y| = |x − y| / (√x + √y)
+  return with_rounding(apart > 0 ? x.error / apart : std::sqrt(x.error), result, u);
+}
+
+// Error of a NaN: none when it is there for certain, else nothing is known.
+double nan_error(Primitive primitive, Operand a, Operand b) {
+  const bool certain = (a.error == 0 && b.error == 0) || (std::isnan(a.value) && a.error == 0) || (std::isnan(b.value) && b.error == 0) ||
+                       (primitive == Primitive::sqrt && a.value + a.error < 0);
+  return certain ? 0 : kInfinity;
+}
+
 double map_error(Primitive primitive, Operand a, Operand b, double result, double u) {
-  const double rounding = u * std::fabs(result);
+  if (std::isnan(result)) return nan_error(primitive, a, b);
   switch (primitive) {
     case Primitive::add:
-    case Primitive::subtract: return a.error + b.error + rounding + u * (a.error + b.error);
-    case Primitive::multiply: {
-      const double propagated = std::fabs(a.value) * b.error + std::fabs(b.value) * a.error + a.error * b.error;
-      return propagated + u * (std::fabs(result) + propagated);
-    }
-    case Primitive::divide: {
-      const double smallest = std::fabs(b.value) - b.error;
-      if (smallest <= 0) return a.error == 0 && b.error == 0 ? rounding : kInfinity;
-      const double propagated = (a.error + std::fabs(result) * b.error) / smallest;
-      return propagated + u * (std::fabs(result) + propagated);
-    }
+    case Primitive::subtract: return with_rounding(a.error + b.error, result, u);
+    case Primitive::multiply: return with_rounding(times(a.value, b.error) + times(b.value, a.error) + times(a.error, b.error), result, u);
+    case Primitive::divide: return divide_error(a, b, result, u);
     case Primitive::maximum: return std::max(a.error, b.error);
-    case Primitive::exp: {
-      const double propagated = a.error == 0 ? 0 : result * std::expm1(a.error);
-      return propagated + 2 * u * (result + propagated);
-    }
-    case Primitive::tanh: return a.error + 2 * u * (std::fabs(result) + a.error);  // |tanh'| ≤ 1
-    case Primitive::sqrt: {
-      const double lowest = std::sqrt(std::max(a.value - a.error, 0.0));
-      const double propagated = a.error == 0 ? 0 : a.error / (result + lowest);
-      return propagated + u * (result + propagated);
-    }
-    case Primitive::equal: return a.error + b.error > 0 && std::fabs(a.value - b.value) <= a.error + b.error ? 1 : 0;
+    case Primitive::exp: return with_rounding(with_rounding(times(std::expm1(a.error), result), result, u), result, u);
+    case Primitive::tanh: return with_rounding(with_rounding(a.error, result, u), result, u);  // |tanh'| ≤ 1
+    case Primitive::sqrt: return sqrt_error(a, result, u);
+    case Primitive::equal: return a.error + b.error > 0 && !(std::fabs(a.value - b.value) > a.error + b.error) ? 1 : 0;
     default: return 0;
   }
 }
@@ -89,14 +134,29 @@ std::vector<double> map_bound(const ReferenceCall& call, std::span<const std::ve
 std::vector<double> convert_bound(const ReferenceCall& call, const std::vector<double>& input, const std::vector<double>& result,
                                   double u) {
   std::vector<double> out(input);
+  const auto values = as_doubles(*call.inputs[0]);
+  const bool wraps = !is_floating(call.inputs[0]->dtype) && is_integer(call.dtype);
   for (std::size_t i = 0; i < out.size(); ++i) {
     if (is_floating(call.dtype)) {
-      out[i] += u * (std::fabs(result[i]) + out[i]);
+      out[i] = std::isnan(result[i]) ? out[i] : with_rounding(out[i], result[i], u);
+    } else if (out[i] > 0 && wraps) {
+      // Within the range both sides are the same number; beyond it they may wrap to either end.
+      const double low = is_signed_integer(call.dtype) ? -largest(call.dtype) - 1 : 0;
+      if (values[i] - out[i] < low || values[i] + out[i] > largest(call.dtype)) out[i] = kInfinity;
     } else if (out[i] > 0) {
       out[i] += 1;  // truncation may fall to either side
     }
   }
   return out;
+}
+
+// Of a sum of `depth` terms: `errors` and `magnitude` are the sums over the terms. Partial sums that may overflow promise
+// nothing.
+double sum_error(double errors, double magnitude, double depth, double u, DType dtype) {
+  if (!is_floating(dtype)) return errors;
+  const bool runs_in_f32 = dtype == DType::f16 || dtype == DType::bf16;
+  if (!(magnitude <= largest(runs_in_f32 ? DType::f32 : dtype))) return kInfinity;
+  return errors + times(gamma(depth, u), magnitude) + depth * subnormal_step(runs_in_f32 ? DType::f32 : dtype);
 }
 
 std::vector<double> reduce_bound(const ReferenceCall& call, const std::vector<double>& input, std::size_t count, double u) {
@@ -105,19 +165,23 @@ std::vector<double> reduce_bound(const ReferenceCall& call, const std::vector<do
   const auto values = as_doubles(*call.inputs[0]);
   const double depth = count == 0 ? 0 : static_cast<double>(values.size() / count);
   std::vector<double> errors(count, 0.0), magnitudes(count, 0.0);
+  std::vector<bool> not_a_number(count, false);  // for certain
   for (std::size_t i = 0; i < values.size(); ++i) {
     const auto target = static_cast<std::size_t>(targets[i]);
     errors[target] = sum ? errors[target] + input[i] : std::max(errors[target], input[i]);
     magnitudes[target] += std::fabs(values[i]) + input[i];
+    if (std::isnan(values[i]) && input[i] == 0) not_a_number[target] = true;
   }
-  for (std::size_t i = 0; sum && i < count; ++i) errors[i] += gamma(depth, u) * magnitudes[i];
+  for (std::size_t i = 0; i < count; ++i) {
+    if (sum) errors[i] = sum_error(errors[i], magnitudes[i], depth, u, call.dtype);
+    if (not_a_number[i]) errors[i] = 0;
+  }
   return errors;
 }
 
 std::vector<double> dot_bound(const ReferenceCall& call, std::span<const std::vector<double>* const> bounds, double u) {
   const auto a = as_doubles(*call.inputs[0]), b = as_doubles(*call.inputs[1]);
   const DotWalk walk = dot_walk(call);
-  const double factor = gamma(static_cast<double>(walk.depth), u);
   std::vector<double> out(walk.lhs_start.size());
   for (std::size_t i = 0; i < out.size(); ++i) {
     double propagated = 0, magnitude = 0;
@@ -125,11 +189,11 @@ std::vector<double> dot_bound(const ReferenceCall& call, std::span<const std::ve
       const auto left = static_cast<std::size_t>(walk.lhs_start[i] + walk.lhs_steps[k]);
       const auto right = static_cast<std::size_t>(walk.rhs_start[i] + walk.rhs_steps[k]);
       const double ea = (*bounds[0])[left], eb = (*bounds[1])[right];
-      const double term = std::fabs(a[left]) * eb + std::fabs(b[right]) * ea + ea * eb;
+      const double term = times(a[left], eb) + times(b[right], ea) + times(ea, eb);
       propagated += term;
       magnitude += std::fabs(a[left] * b[right]) + term;
     }
-    out[i] = propagated + factor * magnitude;
+    out[i] = sum_error(propagated, magnitude, static_cast<double>(walk.depth), u, call.dtype);
   }
   return out;
 }
@@ -141,12 +205,12 @@ std::vector<double> convolution_bound(const ReferenceCall& call, std::span<const
   for_each_product(call, [&](std::int64_t element, std::int64_t source, std::int64_t weight) {
     const auto s = static_cast<std::size_t>(source), k = static_cast<std::size_t>(weight);
     const double ex = (*bounds[0])[s], ew = (*bounds[1])[k];
-    const double term = std::fabs(x[s]) * ew + std::fabs(w[k]) * ex + ex * ew;
+    const double term = times(x[s], ew) + times(w[k], ex) + times(ex, ew);
     propagated[static_cast<std::size_t>(element)] += term;
     magnitude[static_cast<std::size_t>(element)] += std::fabs(x[s] * w[k]) + term;
   });
   const auto terms = static_cast<double>(w.size()) / static_cast<double>(std::max<std::int64_t>(call.inputs[1]->shape[0], 1));
-  for (std::size_t i = 0; i < count; ++i) propagated[i] += gamma(terms, u) * magnitude[i];
+  for (std::size_t i = 0; i < count; ++i) propagated[i] = sum_error(propagated[i], magnitude[i], terms, u, call.dtype);
   return propagated;
 }
 
@@ -176,8 +240,16 @@ double unit_roundoff(DType dtype) {
   return std::ldexp(1.0, -info(dtype).mantissa_bits - 1) + std::ldexp(1.0, -53);
 }
 
-Result<std::vector<double>> error_bound(const ReferenceCall& call, std::span<const std::vector<double>* const> input_bounds,
+Result<std::vector<double>> error_bound(const ReferenceCall& call, std::span<const std::vector<double>* const> given_bounds,
                                         const Array& result) {
+  const bool moves = is_view(call.primitive) || call.primitive == Primitive::concatenate;
+  std::vector<std::vector<double>> bounds;
+  std::vector<const std::vector<double>*> input_bounds;
+  bounds.reserve(given_bounds.size());
+  for (std::size_t i = 0; i < given_bounds.size(); ++i) {
+    bounds.push_back(moves ? *given_bounds[i] : usable(*call.inputs[i], *given_bounds[i]));
+    input_bounds.push_back(&bounds.back());
+  }
   const bool floating = is_floating(call.dtype);
   const double u = floating ? unit_roundoff(call.dtype) : 0, sum_u = floating ? sum_roundoff(call.dtype) : 0;
   const auto values = as_doubles(result);
@@ -200,9 +272,15 @@ Result<std::vector<double>> error_bound(const ReferenceCall& call, std::span<con
   const bool sums = call.primitive == Primitive::dot_general || call.primitive == Primitive::convolution ||
                     (call.primitive == Primitive::reduce && call.attributes.get_or("kind", std::string{}) == "sum");
   if (sums) round_sums(bound, values, call.dtype);
-  const bool moves = is_view(call.primitive) || call.primitive == Primitive::concatenate;
   if (floating && !moves && call.primitive != Primitive::maximum) {
     for (double& b : bound) b += subnormal_step(call.dtype);
+  }
+  // Integers that come from floats and may wrap on either side.
+  if (is_integer(call.dtype) && !moves && call.primitive != Primitive::convert) {
+    const double low = is_signed_integer(call.dtype) ? -largest(call.dtype) - 1 : 0;
+    for (std::size_t i = 0; i < bound.size(); ++i) {
+      if (bound[i] > 0 && (values[i] - bound[i] < low || values[i] + bound[i] > largest(call.dtype))) bound[i] = kInfinity;
+    }
   }
   return bound;
 }

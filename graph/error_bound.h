@@ -16,6 +16,8 @@ namespace diji {
 ///  - sums and dot products of d terms, in any order, fused or not: |error| ≤ γ(d)·Σ|terms| with γ(d) = d·u/(1 − d·u)
 ///    (Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed., section 3.1 and theorem 4.2); 16-bit floats sum
 ///    in f32 and are rounded once at the end;
+///  - a float that may have overflowed, or an integer that may have wrapped, bounds nothing computed from it; an infinity
+///    or NaN that follows from exact operands has the bound of the rest, one that may come from rounding has none;
 ///  - results below the smallest normal number may lose the difference to a subnormal step.
 /// u is widened by 2^-53 because the oracle itself rounds to double. Integers have bound 0 unless they come from floats.
 Result<std::vector<double>> error_bound(const ReferenceCall& call, std::span<const std::vector<double>* const> input_bounds,

@@ -49,6 +49,20 @@ Values reduce(Builder& b, const OpCall& call) {
   return {result};
 }
 
+// The count is an expression of sizes; it becomes a number when the model runs.
+Values reduce_mean(Builder& b, const OpCall& call) {
+  const auto axes = folded_axes(b, call);
+  if (!axes || !b.ok()) return {ValueId::none};
+  const ValueId x = call.inputs[0];
+  const Shape from = b.shape(x);
+  Dim count = 1;
+  for (const std::int64_t axis : *axes) count = count * from[static_cast<std::size_t>(axis)];
+  const ValueId divisor = b.convert(b.reshape(b.dims({count}), {}), b.dtype(x));
+  const ValueId mean = b.divide(b.reduce(x, Reduction::sum, *axes), divisor);
+  const bool keep = call.attributes.get_or<std::int64_t>("keepdims", 1) != 0;
+  return {keep ? keep_axes(b, mean, from, *axes) : mean};
+}
+
 Values global_max_pool(Builder& b, const OpCall& call) {
   const Shape from = b.shape(call.inputs[0]);
   if (from.size() < 3) return {b.fail(ErrorCode::mismatch, "x of shape {} has no spatial axes", text_of(from))};
@@ -98,6 +112,8 @@ constexpr std::array kOps = {
                   {"ReduceSum", {1, 11, 13}, axes_to_input}, reduce<Reduction::sum>, "onnx-node:test_reduce_sum_"),
     reduce_record("reduce_max", "Maximum over axes; any NaN wins; −inf or the smallest integer over nothing.", kAny,
                   {"ReduceMax", {1, 11, 12, 13, 18, 20}, axes_to_input}, reduce<Reduction::max>, "onnx-node:test_reduce_max_"),
+    reduce_record("reduce_mean", "Sum over axes divided by the number of elements; NaN over nothing.", kFloating,
+                  {"ReduceMean", {1, 11, 13, 18}, axes_to_input}, reduce_mean, "onnx-node:test_reduce_mean_"),
     OpDef{.name = "global_max_pool",
           .doc = "Maximum over all spatial axes: [N, C, ...] -> [N, C, 1...].",
           .inputs = {{"x", "[N, C, ...]", kFloating}},
