@@ -40,8 +40,13 @@ struct ReduceLowering {
     kept_axes = axes.of_group(kKept);
   }
 
+  // Sums of floats run in f64: one rounding at the end instead of one a term. A variance computed as E[x²] - E[x]² lives or
+  // dies by this, and the additions hide behind the loads.
+  bool wide() const { return reduction == Reduction::sum && is_floating(dtype); }
+  DType sum_dtype() const { return wide() ? DType::f64 : register_dtype(dtype); }
+
   Reg neutral(int lanes) {
-    const LaneType type{register_dtype(dtype), lanes};
+    const LaneType type{sum_dtype(), lanes};
     if (reduction == Reduction::sum) return b.number(0, type);
     if (is_floating(type.dtype)) return b.real(-std::numeric_limits<double>::infinity(), type);
     return visit_dtype(dtype, [&](auto tag) {
@@ -54,7 +59,7 @@ struct ReduceLowering {
   }
 
   Reg combine(Reg sum, Reg value) {
-    return b.binary(reduction == Reduction::sum ? NestOp::add : NestOp::maximum, sum, value);
+    return b.binary(reduction == Reduction::sum ? NestOp::add : NestOp::maximum, sum, b.convert(value, sum_dtype()));
   }
 
   // Loops over the folded axes from `depth` on, calling `inside` for the innermost.
@@ -70,7 +75,7 @@ struct ReduceLowering {
 
   void finish_element(Reg sum, std::optional<std::size_t> vector_axis, int lanes, Reg mask) {
     for (const std::size_t axis : folded) at[axis] = b.integer(0);
-    const Reg value = evaluate(b, epilogue, {at, vector_axis, lanes, mask}, sum);
+    const Reg value = evaluate(b, epilogue, {at, vector_axis, lanes, mask}, b.convert(sum, register_dtype(dtype)));
     const int out = static_cast<int>(nest.places.size()) - 1;
     store_element(b, {.place = out, .index = element_index(b, output, at), .mask = mask}, value);
   }
@@ -120,9 +125,9 @@ struct ReduceLowering {
     const Reg partial = fold_loops(0, folded.size() - 1, neutral(lanes), [&](Reg sum) {
       return vector_loop(b, zero, end, lanes, {sum}, [&](Reg first, Reg mask, std::span<const Reg> carried) -> std::vector<Reg> {
         at[inner] = first;
-        Reg value = evaluate(b, program, {at, inner, lanes, mask});
-        if (mask != Reg::none) value = b.select(mask, value, neutral(lanes));
-        return {combine(carried[0], value)};
+        const Reg value = evaluate(b, program, {at, inner, lanes, mask});
+        const Reg sum = combine(carried[0], value);
+        return {mask == Reg::none ? sum : b.select(mask, sum, carried[0])};
       })[0];
     });
     const Reg sum = b.fold(reduction == Reduction::sum ? NestOp::fold_add : NestOp::fold_maximum, partial);

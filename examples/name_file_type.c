@@ -9,6 +9,7 @@
 #include "diji/diji.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -59,7 +60,8 @@ static int read_tokens(const char* path, int32_t* tokens, int* is_short) {
   long size = -1;
   if (fseek(file, 0, SEEK_END) == 0) size = ftell(file);
   const size_t bytes = size < kBlockBytes ? (size_t)(size < 0 ? 0 : size) : kBlockBytes;
-  const int is_read = size >= 0 && size < INT64_MAX && read_at(file, 0, first, bytes) &&
+  /* A folder opens too, and says it has LONG_MAX bytes. */
+  const int is_read = size >= 0 && size < LONG_MAX && read_at(file, 0, first, bytes) &&
                       read_at(file, size - (long)bytes, last, bytes);
   const int reason = errno;
   fclose(file);

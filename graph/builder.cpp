@@ -286,8 +286,8 @@ Result<std::vector<Value>> infer_call(const Graph& graph, const OpCall& call) {
   if (auto status = builder.status(); !status) {
     Error& error = status.error();
     if (error.op.empty() || error.op.starts_with("prim.")) error.op = std::string(call.op->name);
-    // Users know the operator, not the primitive inside.
-    if (error.message.starts_with("prim.")) error.message.erase(0, error.message.find(": ") + 2);
+    // Users know the operator, not the primitive inside; and its name stands once.
+    if (error.message.starts_with("prim.") || error.message.starts_with(fmt::format("{}: ", call.op->name))) error.message.erase(0, error.message.find(": ") + 2);
     return in_context(call.op->name, std::move(error));
   }
   std::vector<Value> results;

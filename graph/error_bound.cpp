@@ -74,8 +74,12 @@ struct Operand {
   double value, error;
 };
 
-// Without the 0 · infinity = NaN of exact operands.
-double times(double a, double b) { return a == 0 || b == 0 ? 0 : std::fabs(a) * b; }
+// An error of 0 stays 0 whatever it is multiplied with, an unbounded one stays unbounded: where nothing is known of an
+// operand, it may be infinite, and 0 times it NaN.
+double times(double value, double error) {
+  if (error == 0 || std::isinf(error)) return error;
+  return std::fabs(value) * error;
+}
 
 // Rounding of the operation itself on top of what its operands' errors cause. An exact infinity is exact.
 double with_rounding(double propagated, double result, double u) {
@@ -113,7 +117,7 @@ double map_error(Primitive primitive, Operand a, Operand b, double result, doubl
     case Primitive::multiply: return with_rounding(times(a.value, b.error) + times(b.value, a.error) + times(a.error, b.error), result, u);
     case Primitive::divide: return divide_error(a, b, result, u);
     case Primitive::maximum: return std::max(a.error, b.error);
-    case Primitive::exp: return with_rounding(with_rounding(times(std::expm1(a.error), result), result, u), result, u);
+    case Primitive::exp: return with_rounding(with_rounding(times(result, std::expm1(a.error)), result, u), result, u);
     case Primitive::tanh: return with_rounding(with_rounding(a.error, result, u), result, u);  // |tanh'| ≤ 1
     case Primitive::sqrt: return sqrt_error(a, result, u);
     case Primitive::equal: return a.error + b.error > 0 && !(std::fabs(a.value - b.value) > a.error + b.error) ? 1 : 0;

@@ -24,13 +24,25 @@ struct Holder {
 };
 
 // What CLI11 could not place; the first of it is enough for one sentence.
-Result<void> refuse_unknown(const Verb& verb, const std::vector<std::string>& unknown) {
+Result<void> refuse_unknown(const Verb& verb, std::vector<std::string> unknown) {
+  std::erase(unknown, "--");  // CLI11 leaves the mark itself over
   if (unknown.empty()) return {};
   const std::string typed = unknown.front().substr(0, unknown.front().find('='));
   std::vector<std::string> names;
   for (const OptionDef& option : options_of(verb)) names.emplace_back(option.name);
   return fail(ErrorCode::usage, "'{}' is no option of diji {}{}; see diji {} --help", typed, verb.name,
               did_you_mean(typed, names), verb.name);
+}
+
+// CLI11 would read a number or a truth value.
+Result<void> refuse_values_of_switches(const Verb& verb, std::span<const std::string> words) {
+  for (const OptionDef& option : options_of(verb)) {
+    for (const std::string& word : words) {
+      if (!option.value.empty() || !word.starts_with(fmt::format("{}=", option.name))) continue;
+      return fail(ErrorCode::usage, "'{}': {} takes no value", word, option.name);
+    }
+  }
+  return {};
 }
 
 std::unexpected<Error> value_is_missing(const OptionDef& option) {
@@ -102,6 +114,7 @@ Result<std::size_t> find_choice(std::string_view what, std::string_view value,
 }
 
 Result<Arguments> Arguments::parse(const Verb& verb, std::span<const std::string> words) {
+  TRY(refuse_values_of_switches(verb, words));
   CLI::App app;
   app.set_help_flag();  // help is printed from the table, before parsing
   app.allow_extras();

@@ -1,4 +1,4 @@
-"""What a user, a file or the environment can get wrong: each has its exit code and a sentence that shows the way out."""
+"""What a user, a file or the environment can get wrong: each has its exit code and a sentence that helps."""
 
 import json
 import re
@@ -50,6 +50,7 @@ class Usage(Case):
             ([*model, "--seed", "1", "--seed", "2"], "--seed is given 2 times"),
             ([*model, "--input", "x=zeros"], "'x' is given twice"),
             ([*model, "other.onnx"], "'other.onnx' is one word too many"),
+            ([*model, "--strict=no"], "'--strict=no': --strict takes no value"),
             (["run"], "diji run needs MODEL"),
             (["check", "--size", "0"], "--size: '0'"),
             (["coverage", "model.onnx", "--max-fallback", "150%"], "--max-fallback: '150%'"),
@@ -60,7 +61,8 @@ class Usage(Case):
 
     def test_what_is_not_built_is_refused(self):
         for words in (["--precision", "bf16"], ["--op-library", "lib.so"]):
-            self.refused("run", "model.onnx", "--input", "x=zeros", *words, code=2, error="usage", says=[words[0]])
+            words = ["run", "model.onnx", "--input", "x=zeros", *words]
+            self.refused(*words, code=2, error="usage", says=[words[-2]])
 
     def test_help_of_every_verb_has_an_example_that_works(self):
         self.write("checked.txt", b"")
@@ -121,13 +123,18 @@ class BadFiles(Case):
 
     def test_tensor_files(self):
         whole = tiny_models.npy("f32", [2, 3], range(6))
-        for name, data, error in (("cut.npy", whole[:-1], "malformed"), ("short.npy", whole[:20], "malformed"),
-                                  ("none.pb", b"\xff\xff", "malformed"), ("fortran.npy", whole.replace(b"False", b"True "), "unsupported")):  # fmt: skip
+        words = ["run", "model.onnx", "--input"]
+        for name, data, error in (
+            ("cut.npy", whole[:-1], "malformed"),
+            ("short.npy", whole[:20], "malformed"),
+            ("none.pb", b"\xff\xff", "malformed"),
+            ("fortran.npy", whole.replace(b"False", b"True "), "unsupported"),
+        ):
             with self.subTest(name):
                 self.write(name, data)
-                found = self.refused("run", "model.onnx", "--input", f"x={name}", code=3, error=error, says=[name])
+                found = self.refused(*words, f"x={name}", code=3, error=error, says=[name])
                 self.assertEqual(found["file"], name)
-        self.refused("run", "model.onnx", "--input", "x=absent.npy", code=3, error="not_found", says=["absent.npy"])
+        self.refused(*words, "x=absent.npy", code=3, error="not_found", says=["absent.npy"])
 
 
 class BadInputs(Case):
@@ -159,8 +166,8 @@ class BadInputs(Case):
         self.write("three.npy", tiny_models.npy("f32", [3], range(3)))
         inputs = ["numerator=two.npy", "denominator=three.npy"]
         self.refused_input(*inputs, model="ratio.onnx", says=["'denominator'", "axis 0", "2", "'numerator'"])
-        words = ["run", "ratio.onnx", "--input", "numerator=two.npy", "--input", "denominator=zeros", "--dim", "n=5"]
-        self.refused(*words, code=2, error="usage", says=["n=5", "2"])
+        words = ["run", "ratio.onnx", "--input", "numerator=two.npy", "--input", "denominator=zeros"]
+        self.refused(*words, "--dim", "n=5", code=2, error="usage", says=["n=5", "2"])
 
     def test_a_divisor_of_zero(self):
         self.write("integers.onnx", tiny_models.ratio("i32"))
@@ -190,9 +197,14 @@ class Environment(Case):
             self.assertGreater(document["compiled_kernels"], 0)
 
     def test_unknown_device(self):
-        for words, environment in (([*self.RUN, "--device", "cqu"], {}), (self.RUN, {"DIJI_DEVICE": "cqu"}),
-                                   (["check", "--device", "cqu"], {}), (["verify", "--device", "cqu"], {})):  # fmt: skip
-            self.refused(*words, code=4, error="no_device", says=["'cqu'", "cpu:0", "did you mean cpu"], **environment)
+        for words, environment in (
+            ([*self.RUN, "--device", "cqu"], {}),
+            (self.RUN, {"DIJI_DEVICE": "cqu"}),
+            (["check", "--device", "cqu"], {}),
+            (["verify", "--device", "cqu"], {}),
+        ):
+            says = ["'cqu'", "cpu:0", "did you mean cpu"]
+            self.refused(*words, code=4, error="no_device", says=says, **environment)
 
     def test_plugin_that_is_none(self):
         self.refused("devices", "--plugin", "absent.so", code=4, error="no_device", says=["absent.so"])
@@ -206,7 +218,7 @@ class Environment(Case):
 
     def test_a_full_disk_behind_stdout_is_no_success(self):
         with open("/dev/full", "w") as full:
-            command = [OPTIONS.diji, *self.RUN]
-            run = subprocess.run(command, cwd=self.here, env=self.environment, stdout=full, stderr=subprocess.PIPE)
+            options = {"cwd": self.here, "env": self.environment, "stdout": full, "stderr": subprocess.PIPE}
+            run = subprocess.run([OPTIONS.diji, *self.RUN], **options)
         self.assertEqual(run.returncode, 3, run.stderr)
         self.assertIn(b"stdout", run.stderr)

@@ -1,4 +1,4 @@
-"""What the tests of the command share: a folder with tiny models, the command run there, refusals in both forms."""
+"""What the tests of the command share: a folder with a tiny model, the command run there, refusals."""
 
 import argparse
 import json
@@ -13,7 +13,7 @@ import tiny_models
 
 ERROR_KEYS = ["code", "message", "file", "offset", "op", "dtype", "shape", "bytes", "pool"]
 VERBS = ["check", "devices", "run", "coverage", "verify", "cache"]
-OPTIONS = argparse.Namespace()  # of contract.py: diji, example
+OPTIONS = argparse.Namespace()  # of contract.py: diji, example, plugin
 
 
 class Case(unittest.TestCase):
@@ -41,12 +41,14 @@ class Case(unittest.TestCase):
 
     def run_program(self, program, *words, **environment):
         command = [program, *map(str, words)]
-        return subprocess.run(command, cwd=self.here, env=self.environment | environment, stdin=subprocess.DEVNULL,
-                              capture_output=True, text=True, timeout=120)  # fmt: skip
+        environment = self.environment | environment
+        files = {"cwd": self.here, "stdin": subprocess.DEVNULL, "capture_output": True}
+        return subprocess.run(command, env=environment, text=True, timeout=120, **files)
 
     def diji(self, *words, code=0, **environment):
         run = self.run_program(OPTIONS.diji, *words, **environment)
-        self.assertEqual(run.returncode, code, f"diji {shlex.join(map(str, words))}\n{run.stdout}{run.stderr}")
+        command = f"diji {shlex.join(map(str, words))}"
+        self.assertEqual(run.returncode, code, f"{command}\n{run.stdout}{run.stderr}")
         return run
 
     def document(self, *words, code=0, **environment):

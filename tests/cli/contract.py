@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 """The contract of the command: options, exit codes, JSON keys, and every kind of bad input, on tiny models.
 
-    tests/cli/contract.py --diji build/release/bin/diji [--example build/release/bin/name_file_type] [-k PATTERN]
+    tests/cli/contract.py --diji PATH [--example PATH] [--plugin PATH] [-k PATTERN]
+
+PATH is a build's bin/diji, bin/name_file_type and lib/libdiji_device_mock.so.
 """
 
 import argparse
@@ -18,6 +20,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--diji", required=True, type=os.path.abspath)
     parser.add_argument("--example", type=os.path.abspath)
+    parser.add_argument("--plugin", type=os.path.abspath)
     parser.add_argument("-k", dest="pattern", help="the tests whose name matches")
     parser.parse_args(namespace=case.OPTIONS)
     loader = unittest.TestLoader()

@@ -3,7 +3,12 @@
 import ast
 import struct
 
-DTYPES = {"f32": (1, "f", "<f4"), "i32": (6, "i", "<i4"), "i64": (7, "q", "<i8")}  # ONNX type, struct, npy
+DTYPES = {  # ONNX type, struct, npy
+    "f32": (1, "f", "<f4"),
+    "i32": (6, "i", "<i4"),
+    "i64": (7, "q", "<i8"),
+    "bf16": (16, "H", None),
+}
 
 
 # ---- protocol buffers: a message is a list of (field number, int | float | str | bytes) ----
@@ -46,7 +51,8 @@ def node(op_type, inputs, outputs, **attributes):
     """Integer attributes only."""
     fields = [(1, name) for name in inputs] + [(2, name) for name in outputs]
     fields += [(3, f"{op_type}_node"), (4, op_type)]
-    return message(*fields, *[(5, message((1, key), (3, value), (20, 2))) for key, value in attributes.items()])
+    fields += [(5, message((1, key), (3, value), (20, 2))) for key, value in attributes.items()]
+    return message(*fields)
 
 
 def model(nodes, inputs, outputs, constants=()):
@@ -74,6 +80,11 @@ def ratio(dtype):
     return model([node("Div", ["numerator", "denominator"], ["y"])], ports, [("y", dtype, ["n"])])
 
 
+def rounded():
+    """y is x f32[2, 3] as bf16, which .npy cannot hold."""
+    return model([node("Cast", ["x"], ["y"], to=16)], [("x", "f32", [2, 3])], [("y", "bf16", [2, 3])])
+
+
 def strange():
     """Three nodes of two operators that nobody knows, and one that is known."""
     nodes = [node("Frobnicate", ["x"], ["a"]), node("Tahn", ["a"], ["b"]), node("Tahn", ["b"], ["c"])]
@@ -82,7 +93,8 @@ def strange():
 
 def two_columns(first):
     """The shape of magika: scores f32[n, 2] are the tokens `first` and `first` + 1 of bytes i32[n, 2048]."""
-    nodes = [node("Slice", ["bytes", "first", "end", "axis"], ["tokens"]), node("Cast", ["tokens"], ["scores"], to=1)]
+    nodes = [node("Slice", ["bytes", "first", "end", "axis"], ["tokens"])]
+    nodes += [node("Cast", ["tokens"], ["scores"], to=1)]
     constants = [("first", "i64", [1], [first]), ("end", "i64", [1], [first + 2]), ("axis", "i64", [1], [1])]
     return model(nodes, [("bytes", "i32", ["n", 2048])], [("scores", "f32", ["n", 2])], constants)
 
@@ -94,7 +106,8 @@ def npy(dtype, shape, values):
     _, code, name = DTYPES[dtype]
     header = repr({"descr": name, "fortran_order": False, "shape": tuple(shape)}).encode()
     header += b" " * (-(len(header) + 11) % 64) + b"\n"
-    return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header + struct.pack(f"<{len(values)}{code}", *values)
+    data = struct.pack(f"<{len(values)}{code}", *values)
+    return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header + data
 
 
 def read_npy(data):

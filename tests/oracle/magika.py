@@ -1,5 +1,9 @@
 #!/usr/bin/env python3
-"""magika against ONNX Runtime on 50 files: same labels, scores within 1e-5, warm starts, same bits for any threads.
+"""magika against ONNX Runtime on 50 files: same labels, right scores, warm starts, same bits for any threads.
+
+Scores are right within 1e-5 of ONNX Runtime's. Where the two differ by more, a third judge decides: the same model in
+float64 by ONNX's reference implementation. There diji must be the nearer one and within 2e-5 of the truth. (A file that
+is nearly all padding has a variance near zero, computed as a difference: float32 sums lose it.)
 
     tests/oracle/magika.py --diji build/release/bin/diji --model DIR    (DIR as scripts/fetch-model prints it)
 """
@@ -24,12 +28,17 @@ import zipfile
 import zlib
 
 import numpy
+import onnx
 import onnxruntime
+from onnx import numpy_helper
+from onnx.reference import ReferenceEvaluator
+from onnx.reference.op_run import OpRun
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 FILES = 50
 BATCHES = (1, 2, 7, 32, 8)  # together 50
-SCORE_ERROR_MAX = 1e-5
+SCORE_ERROR_MAX = 1e-5  # against ONNX Runtime
+TRUTH_ERROR_MAX = 2e-5  # against float64, where ONNX Runtime itself is further away
 BLOCK_BYTES, SIDE_BYTES, PADDING = 4096, 1024, 256  # of magika's model configuration
 CPU_LEVELS = {"scalar": set(), "avx2": {"avx2", "fma"}, "avx512": {"avx512f", "avx512vl", "avx512dq"}}
 
@@ -109,6 +118,58 @@ def features(data):
     return begin + [PADDING] * (SIDE_BYTES - len(begin)) + [PADDING] * (SIDE_BYTES - len(end)) + end
 
 
+# ---- the judges ----
+
+
+def in_float64(model):
+    """The model with every float32 tensor and cast as float64."""
+    single, double = onnx.TensorProto.FLOAT, onnx.TensorProto.DOUBLE
+    for tensor in model.graph.initializer:
+        if tensor.data_type == single:
+            tensor.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(tensor).astype(numpy.float64), tensor.name))
+    for node in model.graph.node:
+        for attribute in node.attribute:
+            if node.op_type == "Cast" and attribute.name == "to" and attribute.i == single:
+                attribute.i = double
+    for info in model.graph.output:
+        info.type.tensor_type.elem_type = double
+    del model.graph.value_info[:]
+    return model
+
+
+class GlobalMaxPool(OpRun):
+    """ONNX's own drops the pooled axis of 3-d inputs."""
+
+    op_domain = ""
+
+    def _run(self, x):
+        return (x.max(axis=tuple(range(2, x.ndim)), keepdims=True),)
+
+
+class Judges:
+    def __init__(self, path, inputs):
+        session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+        self.inputs = inputs
+        (self.runtime,) = session.run(["target_label"], {"bytes": inputs})
+        self.exact = ReferenceEvaluator(in_float64(onnx.load(path)), new_ops=[GlobalMaxPool])
+
+    def verdict(self, scores):
+        """(whether all rows are right, a sentence)"""
+        runtime = self.runtime[: len(scores)]
+        differences = numpy.abs(scores - runtime).max(axis=1)
+        doubtful = numpy.flatnonzero(differences > SCORE_ERROR_MAX)
+        within = differences[differences <= SCORE_ERROR_MAX].max(initial=0)
+        sentence = f"{len(scores) - len(doubtful)} of {len(scores)} files within {within:.2g} of ONNX Runtime's scores"
+        right = len(doubtful) * 10 <= len(scores)  # more would be no exception any more
+        if len(doubtful):
+            (truth,) = self.exact.run(None, {"bytes": self.inputs[doubtful]})
+            ours = numpy.abs(scores[doubtful] - truth).max(axis=1)
+            theirs = numpy.abs(runtime[doubtful] - truth).max(axis=1)
+            right &= bool((ours <= theirs).all() and (ours <= TRUTH_ERROR_MAX).all())
+            sentence += f"; {len(doubtful)} where float64 says diji is {ours.max():.2g} off and it {theirs.max():.2g}"
+        return right, sentence
+
+
 # ---- diji as a process ----
 
 
@@ -144,11 +205,11 @@ class Checks:
         self.failed += not holds
 
 
-def check_answers(checks, diji, files, inputs, expected, labels):
+def check_answers(checks, diji, files, judges, labels):
     """Batches of several sizes, each in a process of its own over one cache."""
     scores, begin = [], 0
     for number, size in enumerate(BATCHES):
-        got, answer, llvm = diji.run(inputs[begin : begin + size])
+        got, answer, llvm = diji.run(judges.inputs[begin : begin + size])
         scores.append(got)
         begin += size
         compiled = answer["compiled_kernels"]
@@ -157,16 +218,16 @@ def check_answers(checks, diji, files, inputs, expected, labels):
         else:
             checks.that(compiled == 0 and not llvm, f"batch {size}, warm: {compiled} compiled, LLVM loaded: {llvm}")
     scores = numpy.concatenate(scores)
-    error = numpy.abs(scores - expected).max()
-    checks.that(error <= SCORE_ERROR_MAX, f"scores of {len(files)} files within {error:.2g} of ONNX Runtime's")
-    same = scores.argmax(axis=1) == expected.argmax(axis=1)
+    checks.that(*judges.verdict(scores))
+    same = scores.argmax(axis=1) == judges.runtime.argmax(axis=1)
     checks.that(same.all(), f"{same.sum()} of {len(files)} labels are the same")
     sure = [(name, label, labels[row.argmax()]) for (name, _, label), row in zip(files, scores) if label]
     wrong = [f"{name} is {found}" for name, label, found in sure if label != found]
     checks.that(not wrong, f"{len(sure)} files of known type: {', '.join(wrong) or 'all named right'}")
 
 
-def check_threads_and_levels(checks, diji, inputs, expected):
+def check_threads_and_levels(checks, diji, judges):
+    inputs = judges.inputs[:32]
     first = diji.run(inputs, "--threads", "1")[0]
     for threads in (2, 3, 7):
         same = diji.run(inputs, "--threads", str(threads))[0].tobytes() == first.tobytes()
@@ -180,9 +241,9 @@ def check_threads_and_levels(checks, diji, inputs, expected):
             print(f"left   DIJI_CPU={level}: this machine cannot")
             continue
         got = diji.run(inputs, DIJI_CPU=level)[0]
-        error = numpy.abs(got - expected).max()
-        same = numpy.array_equal(got.argmax(axis=1), expected.argmax(axis=1))
-        checks.that(same and error <= SCORE_ERROR_MAX, f"DIJI_CPU={level}: same labels, scores within {error:.2g}")
+        same = numpy.array_equal(got.argmax(axis=1), judges.runtime[: len(got)].argmax(axis=1))
+        right, sentence = judges.verdict(got)
+        checks.that(same and right, f"DIJI_CPU={level}: {'same' if same else 'other'} labels, {sentence}")
 
 
 def main():
@@ -193,14 +254,13 @@ def main():
     files = fifty_files()
     inputs = numpy.array([features(data) for _, data, _ in files], dtype=numpy.int32)
     labels = (options.model / "labels.txt").read_text().split()
-    session = onnxruntime.InferenceSession(options.model / "model.onnx", providers=["CPUExecutionProvider"])
-    (expected,) = session.run(["target_label"], {"bytes": inputs})
+    judges = Judges(options.model / "model.onnx", inputs)
     checks = Checks()
     checks.that(len(files) == FILES == sum(BATCHES), f"{len(files)} files")
     with tempfile.TemporaryDirectory() as directory:
         diji = Diji(options.diji, options.model / "model.onnx", pathlib.Path(directory))
-        check_answers(checks, diji, files, inputs, expected, labels)
-        check_threads_and_levels(checks, diji, inputs[:32], expected[:32])
+        check_answers(checks, diji, files, judges, labels)
+        check_threads_and_levels(checks, diji, judges)
     return 1 if checks.failed else 0
 
 

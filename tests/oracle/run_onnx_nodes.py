@@ -107,11 +107,13 @@ def run_all(diji, directory):
     rows = [json.loads(line) for line in run.stdout.splitlines() if line.startswith("{")]
     if run.returncode not in (0, 1):
         sys.exit(f"diji verify ended with {run.returncode} after {len(rows)} cases")
-    return {row["case"]: "" if row["ok"] else " ".join(reason_of(row).split()) for row in rows}
+    return {row["case"]: "" if row["ok"] else reason_of(row, directory) for row in rows}
 
 
-def reason_of(row):
-    return row.get("reason") or f"differs by {row.get('max_abs_error')}"
+def reason_of(row, directory):
+    """One line, without the temporary folder's name."""
+    reason = row.get("reason") or f"differs by {row.get('max_abs_error')}"
+    return " ".join(reason.replace(f"{directory / row['case']}/", "").split())
 
 
 def read_list():

@@ -351,10 +351,11 @@ inline std::string difference(const HostTensor& got, const BoundedTensor& wanted
   return "";
 }
 
-/// Calls test(seed) for seeds 1 … count, or for DIJI_TEST_SEED alone.
+/// Calls test(seed) for seeds 1 … count, or for DIJI_TEST_SEED alone. DIJI_TEST_COUNT is another count, for a long run.
 template <typename Test>
 void for_each_seed(std::uint64_t count, Test test) {
   if (const char* seed = std::getenv("DIJI_TEST_SEED")) return test(std::strtoull(seed, nullptr, 10));
+  if (const char* longer = std::getenv("DIJI_TEST_COUNT")) count = std::strtoull(longer, nullptr, 10);
   for (std::uint64_t seed = 1; seed <= count; ++seed) test(seed);
 }
 

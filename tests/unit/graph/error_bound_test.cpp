@@ -1,0 +1,109 @@
+// The bound really bounds: the typed interpreter is an implementation that rounds as the bound assumes, so it must lie
+// within the bound of the oracle on every graph.
+#include "graph/error_bound.h"
+
+#include "graph/text.h"
+
+#include "tests/unit/expect.h"
+#include "tests/unit/random_graph.h"
+
+namespace diji {
+namespace {
+
+constexpr std::uint64_t kGraphs = 3000;
+
+struct Counts {
+  std::int64_t elements = 0;
+  std::int64_t bounded = 0;
+};
+
+void check_graph(std::uint64_t seed, Counts& counts) {
+  INFO("DIJI_TEST_SEED=", seed);
+  const test::RandomGraph random(seed, {.steps = static_cast<int>(2 + seed % 10), .special_values = seed % 3 == 0});
+  CAPTURE(print(random.graph()));
+  const auto typed = interpret(random.graph(), random.inputs(), Arithmetic::typed);
+  const auto truth = interpret_with_bounds(random.graph(), random.inputs());
+  const auto oracle = interpret(random.graph(), random.inputs(), Arithmetic::oracle);
+  REQUIRE_MESSAGE(typed, typed.error().message);
+  REQUIRE_MESSAGE(truth, truth.error().message);
+  REQUIRE(oracle);
+  for (std::size_t i = 0; i < typed->size(); ++i) {
+    CAPTURE(random.graph().outputs()[i].name);
+    EXPECT(test::difference((*typed)[i], (*truth)[i]) == "");
+    EXPECT((*oracle)[i].same_bits((*truth)[i].value));
+    for (const double bound : (*truth)[i].bound.values<double>()) {
+      EXPECT(bound >= 0);
+      counts.elements += 1;
+      counts.bounded += std::isfinite(bound) ? 1 : 0;
+    }
+  }
+}
+
+TEST_CASE("the typed interpreter lies within the bound of the oracle") {
+  Counts counts;
+  test::for_each_seed(kGraphs, [&](std::uint64_t seed) { check_graph(seed, counts); });
+  // A bound of infinity is always right and says nothing.
+  if (std::getenv("DIJI_TEST_SEED") == nullptr) EXPECT(counts.bounded > counts.elements * 9 / 10);
+}
+
+// One node on f32 inputs; the bound of its first element.
+double bound_of(Primitive primitive, std::vector<float> operands) {
+  Graph graph;
+  Builder b(graph);
+  Values values;
+  std::vector<HostTensor> inputs;
+  for (const float operand : operands) {
+    values.push_back(graph.add_input(fmt::format("{}", values.size()), {DType::f32, {}}));
+    inputs.push_back(HostTensor::of<float>({}, {operand}));
+  }
+  graph.add_output("y", b.primitive(primitive, values, {}));
+  return (*interpret_with_bounds(graph, inputs))[0].bound.values<double>()[0];
+}
+
+TEST_CASE("one rounding costs half a unit in the last place") {
+  EXPECT(bound_of(Primitive::add, {1, 2}) >= 3 * 0x1p-24);
+  EXPECT(bound_of(Primitive::add, {1, 2}) < 3.001 * 0x1p-24);
+  EXPECT(bound_of(Primitive::maximum, {1, 2}) == 0);
+  EXPECT(bound_of(Primitive::exp, {0}) < 2.001 * 0x1p-24);
+  EXPECT(bound_of(Primitive::sqrt, {4}) < 2.001 * 0x1p-24);
+  EXPECT(bound_of(Primitive::equal, {1, 1}) == 0);
+}
+
+TEST_CASE("infinity and NaN from exact operands are exact") {
+  const float infinity = std::numeric_limits<float>::infinity();
+  const float step = std::numeric_limits<float>::denorm_min();
+  EXPECT(bound_of(Primitive::divide, {1, 0}) <= step);
+  EXPECT(bound_of(Primitive::divide, {0, 0}) <= step);
+  EXPECT(bound_of(Primitive::add, {infinity, 1}) <= step);
+  EXPECT(bound_of(Primitive::subtract, {infinity, infinity}) <= step);
+  EXPECT(bound_of(Primitive::sqrt, {-1}) <= step);
+}
+
+// f(g(x)) with an error in g(x).
+double bound_of_chain(float x, const std::function<ValueId(Builder&, ValueId)>& chain) {
+  Graph graph;
+  Builder b(graph);
+  const ValueId id = graph.add_input("x", {DType::f32, {}});
+  graph.add_output("y", chain(b, id));
+  const std::vector<HostTensor> inputs = {HostTensor::of<float>({}, {x})};
+  return (*interpret_with_bounds(graph, inputs))[0].bound.values<double>()[0];
+}
+
+TEST_CASE("nothing is promised behind an overflow or a root that may be negative") {
+  EXPECT(std::isfinite(bound_of_chain(100, [](Builder& b, ValueId x) { return b.exp(x); })));
+  EXPECT(std::isinf(bound_of_chain(100, [](Builder& b, ValueId x) { return b.multiply(b.exp(x), b.scalar(DType::f32, 0)); })));
+  EXPECT(std::isinf(bound_of_chain(1, [](Builder& b, ValueId x) { return b.sqrt(b.subtract(b.exp(x), b.exp(x))); })));
+  EXPECT(std::isinf(bound_of_chain(1, [](Builder& b, ValueId x) { return b.divide(x, b.subtract(b.exp(x), b.exp(x))); })));
+}
+
+TEST_CASE("an integer that comes from a rounded float may be off by the float's error and one") {
+  const auto floor_of_exp = [](Builder& b, ValueId x) { return b.convert(b.exp(x), DType::i32); };
+  EXPECT(bound_of_chain(2, floor_of_exp) > 1);
+  EXPECT(bound_of_chain(2, floor_of_exp) < 1.001);
+  EXPECT(bound_of_chain(2, [](Builder& b, ValueId x) { return b.convert(x, DType::i32); }) == 0);
+  // 3 ± 1 over 2 is 1 or 2.
+  EXPECT(bound_of_chain(1.2F, [&](Builder& b, ValueId x) { return b.divide(floor_of_exp(b, x), b.scalar(DType::i32, 2)); }) >= 1);
+}
+
+}  // namespace
+}  // namespace diji
