@@ -28,8 +28,9 @@ target_compile_options(diji_flags INTERFACE
 target_compile_definitions(diji_flags INTERFACE _GLIBCXX_ASSERTIONS DIJI_VERSION="${PROJECT_VERSION}")
 target_link_options(diji_flags INTERFACE -fuse-ld=lld -Wl,-z,relro,-z,now)
 if(DIJI_ASAN)
-  target_compile_options(diji_flags INTERFACE -fsanitize=address,undefined,float-cast-overflow -fno-sanitize-recover=all)
-  target_link_options(diji_flags INTERFACE -fsanitize=address,undefined,float-cast-overflow)
+  set(sanitizers -fsanitize=address,undefined,float-cast-overflow)
+  target_compile_options(diji_flags INTERFACE ${sanitizers} -fno-sanitize-recover=all)
+  target_link_options(diji_flags INTERFACE ${sanitizers})
 endif()
 if(DIJI_TSAN)
   target_compile_options(diji_flags INTERFACE -fsanitize=thread)
@@ -43,8 +44,7 @@ function(diji_library)
   target_link_libraries(diji_${ARG_NAME} PUBLIC diji_flags ${ARG_LINKS} PRIVATE ${ARG_PRIVATE_LINKS})
 endfunction()
 
-# diji_unit_test(FOLDER LINKS ...): tests/unit/FOLDER/*.cpp as one doctest program. The case list is shared with
-# doctest's main, which is compiled once (tests/unit/main.cpp).
+# diji_unit_test(FOLDER LINKS ...): tests/unit/FOLDER/*.cpp as one doctest program; doctest's main is compiled once.
 function(diji_unit_test FOLDER)
   cmake_parse_arguments(ARG "" "" "LINKS" ${ARGN})
   string(REPLACE "/" "_" name ${FOLDER})

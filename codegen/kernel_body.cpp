@@ -50,7 +50,9 @@ Coordinates across_ones(const Shape& from, const Shape& to, const Coordinates& a
   return result;
 }
 
-std::unexpected<Error> not_one_kernel(std::string_view why) { return fail(ErrorCode::unsupported, "not one kernel: {}", why); }
+std::unexpected<Error> not_one_kernel(std::string_view why) {
+  return fail(ErrorCode::unsupported, "not one kernel: {}", why);
+}
 
 class Flattener {
  public:
@@ -87,7 +89,8 @@ class Flattener {
     const Value& value = body_.value(id);
     ScalarStep step{.dtype = value.type.dtype};
     if (id == root_) {
-      if (!at_own_coordinates(at)) return not_one_kernel("the root is read at other coordinates than its own");
+      if (!at_own_coordinates(at))
+        return not_one_kernel("the root is read at other coordinates than its own");
       step.kind = ScalarStep::Kind::result;
       return add(std::move(step));
     }
@@ -103,7 +106,8 @@ class Flattener {
 
   int load(ValueId id, const Coordinates& at) {
     ScalarStep step{.kind = ScalarStep::Kind::load, .dtype = body_.type(id).dtype};
-    step.input = static_cast<int>(std::ranges::find(body_.inputs(), id, &Port::value) - body_.inputs().begin());
+    step.input =
+        static_cast<int>(std::ranges::find(body_.inputs(), id, &Port::value) - body_.inputs().begin());
     const auto strides = strides_of(body_.type(id).shape);
     step.access.strides.assign(axes_, Dim(0));
     for (std::size_t axis = 0; axis < at.size(); ++axis) {
@@ -133,7 +137,8 @@ class Flattener {
     switch (primitive) {
       case Primitive::transpose: {
         const auto permutation = node.attributes.get_or("permutation", Ints{});
-        for (std::size_t i = 0; i < permutation.size(); ++i) result[static_cast<std::size_t>(permutation[i])] = at[i];
+        for (std::size_t i = 0; i < permutation.size(); ++i)
+          result[static_cast<std::size_t>(permutation[i])] = at[i];
         return result;
       }
       case Primitive::broadcast:
@@ -170,7 +175,8 @@ std::optional<KernelBody::Root> root_kind(const Node& node) {
   }
 }
 
-Result<ScalarProgram> program(const Graph& body, ValueId id, const Coordinates& at, ValueId root, std::size_t axes) {
+Result<ScalarProgram> program(const Graph& body, ValueId id, const Coordinates& at, ValueId root,
+                              std::size_t axes) {
   Flattener flattener(body, root, axes);
   const int last = TRY(flattener.value(id, at));
   ScalarProgram result = flattener.take();
@@ -181,7 +187,8 @@ Result<ScalarProgram> program(const Graph& body, ValueId id, const Coordinates& 
 
 Result<void> read_directly(const Graph& body, const Node& root) {
   for (const ValueId id : root.inputs) {
-    if (!body.is_input(id)) return not_one_kernel(fmt::format("{} of something computed here", root.op->name));
+    if (!body.is_input(id))
+      return not_one_kernel(fmt::format("{} of something computed here", root.op->name));
   }
   return {};
 }
@@ -217,7 +224,8 @@ Result<KernelBody> flatten(const Graph& body) {
   const Shape& shape = result.output.shape;
   if (result.root_node == nullptr) {
     result.space = shape;
-    result.programs.push_back(TRY(program(body, output, identity(shape.size()), ValueId::none, shape.size())));
+    result.programs.push_back(
+        TRY(program(body, output, identity(shape.size()), ValueId::none, shape.size())));
     return result;
   }
   const Node& root = *result.root_node;
@@ -231,7 +239,8 @@ Result<KernelBody> flatten(const Graph& body) {
     return result;
   }
   const Shape& root_shape = body.type(root.outputs[0]).shape;
-  if (!same_but_for_ones(shape, root_shape)) return not_one_kernel("the output has other sizes than the root");
+  if (!same_but_for_ones(shape, root_shape))
+    return not_one_kernel("the output has other sizes than the root");
   const auto at = across_ones(shape, root_shape, identity(root_shape.size()), root_shape.size());
   result.epilogue = TRY(program(body, output, at, root.outputs[0], root_shape.size()));
   result.space = root_shape;
@@ -242,8 +251,10 @@ Result<KernelBody> flatten(const Graph& body) {
   const Shape& folded = body.type(root.inputs[0]).shape;
   result.space = folded;
   result.reduced.assign(folded.size(), false);
-  for (const std::int64_t axis : root.attributes.get_or("axes", Ints{})) result.reduced[static_cast<std::size_t>(axis)] = true;
-  result.programs.push_back(TRY(program(body, root.inputs[0], identity(folded.size()), ValueId::none, folded.size())));
+  for (const std::int64_t axis : root.attributes.get_or("axes", Ints{}))
+    result.reduced[static_cast<std::size_t>(axis)] = true;
+  result.programs.push_back(
+      TRY(program(body, root.inputs[0], identity(folded.size()), ValueId::none, folded.size())));
   return result;
 }
 

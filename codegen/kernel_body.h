@@ -1,5 +1,5 @@
-// What one kernel computes: a fusion's body flattened to scalar steps over affine accesses. The fusion pass asks this
-// whether a group is one kernel; lowering works from it. So both always agree.
+// What one kernel computes: a fusion's body flattened to scalar steps over affine accesses. The fusion pass
+// asks this whether a group is one kernel; lowering works from it. So both always agree.
 #pragma once
 
 #include "base/error.h"
@@ -49,15 +49,15 @@ struct KernelBody {
   std::vector<bool> reduced;        ///< by loop axis, of a reduction
   /// Map: the whole computation. Reduce: what is folded. Concatenate: one per part, over the part's axes.
   std::vector<ScalarProgram> programs;
-  /// Reduce, dot, convolution: what happens to each result, over the root's output axes. Its only step is `result` when
-  /// there is nothing to do.
+  /// Reduce, dot, convolution: what happens to each result, over the root's output axes. Its only step is
+  /// `result` when there is nothing to do.
   ScalarProgram epilogue;
   Type output;
 };
 
-/// Errors (unsupported) say why the body is not one kernel. Rules: at most one reduce, dot_general, convolution or
-/// concatenate; dot and convolution read inputs of the body directly; whatever lies behind the root reads the root at its
-/// own coordinates; views are affine (reshape only drops or adds axes of size 1).
+/// Errors (unsupported) say why the body is not one kernel. Rules: at most one reduce, dot_general,
+/// convolution or concatenate; dot and convolution read inputs of the body directly; whatever lies behind the
+/// root reads the root at its own coordinates; views are affine (reshape only drops or adds axes of size 1).
 Result<KernelBody> flatten(const Graph& body);
 
 /// Sizes equal once axes of size 1 are left out.

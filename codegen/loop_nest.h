@@ -31,21 +31,41 @@ enum class NestOp : std::uint8_t {
   size,        ///< i64: size argument number `integer`
   grid_index,  ///< i64: which index of the grid this is
   // arithmetic, lane by lane; integers wrap, division truncates
-  add, subtract, multiply, divide, remainder, minimum, maximum, fused_multiply_add,
-  sqrt, round_even, floor, absolute, negate,
+  add,
+  subtract,
+  multiply,
+  divide,
+  remainder,
+  minimum,
+  maximum,
+  fused_multiply_add,
+  sqrt,
+  round_even,
+  floor,
+  absolute,
+  negate,
   // bits of integers
-  bit_and, bit_or, shift_left, shift_right,
+  bit_and,
+  bit_or,
+  shift_left,
+  shift_right,
   // comparisons and masks
-  less, less_equal, equal, select, any,
+  less,
+  less_equal,
+  equal,
+  select,
+  any,
   // between types
-  convert,   ///< numeric; float to integer must be in range already (see expand_convert)
-  bitcast,   ///< same width
-  splat,     ///< one lane to all
+  convert,       ///< numeric; float to integer must be in range already (see expand_convert)
+  bitcast,       ///< same width
+  splat,         ///< one lane to all
   lane_numbers,  ///< 0, 1, 2, … of an integer type
   // across lanes, as a tree of halves so that the order is fixed
-  fold_add, fold_maximum,
+  fold_add,
+  fold_maximum,
   // memory: element index, optional stride (in elements, between lanes), optional mask (off lanes give 0)
-  load, store,
+  load,
+  store,
   // control
   loop,          ///< operands: lower, upper, step, initial values; results: final values
   report_error,  ///< operands: condition (i1), value (i64); `integer` is the code
@@ -53,29 +73,29 @@ enum class NestOp : std::uint8_t {
 
 struct NestInstruction {
   NestOp op;
-  LaneType type;            ///< of the result, or of the stored value
+  LaneType type;  ///< of the result, or of the stored value
   std::vector<Reg> operands;
   std::vector<Reg> results;
   std::int64_t integer = 0;
   double real = 0;
   // load and store
   Space space = Space::global;
-  int place = 0;            ///< which buffer argument
-  bool aligned = false;     ///< the address is a multiple of the vector's size
+  int place = 0;         ///< which buffer argument
+  bool aligned = false;  ///< the address is a multiple of the vector's size
   // loop
   Reg induction = Reg::none;
-  std::vector<Reg> carried;                 ///< values inside, one for each result
+  std::vector<Reg> carried;  ///< values inside, one for each result
   std::vector<NestInstruction> body;
-  std::vector<Reg> yielded;                 ///< values of the next iteration
+  std::vector<Reg> yielded;  ///< values of the next iteration
 };
 
 /// A whole kernel before printing.
 struct LoopNest {
   std::string entry;
-  std::vector<NestInstruction> body;        ///< run once for each grid index
-  std::vector<LaneType> registers;          ///< by Reg
-  std::vector<DType> places;                ///< element type of each buffer argument
-  std::vector<Dim> sizes;                   ///< what each size argument is worth
+  std::vector<NestInstruction> body;  ///< run once for each grid index
+  std::vector<LaneType> registers;    ///< by Reg
+  std::vector<DType> places;          ///< element type of each buffer argument
+  std::vector<Dim> sizes;             ///< what each size argument is worth
   Dim grid;
   Dim local_bytes = 0;
 

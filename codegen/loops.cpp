@@ -68,7 +68,9 @@ std::vector<Reg> vector_loop(NestBuilder& b, Reg start, Reg end, int lanes, std:
   const auto full = [&](Reg first, std::span<const Reg> values) { return body(first, Reg::none, values); };
   carried = b.loop(start, tail, step, std::move(carried), full);
   if (lanes == 1) return carried;
-  const auto masked = [&](Reg first, std::span<const Reg> values) { return body(first, lane_mask(b, first, end, lanes), values); };
+  const auto masked = [&](Reg first, std::span<const Reg> values) {
+    return body(first, lane_mask(b, first, end, lanes), values);
+  };
   return b.loop(tail, end, step, std::move(carried), masked);
 }
 

@@ -24,7 +24,8 @@ std::string entry_name(const Graph& body, const KernelBody& kernel) {
   for (const Node& node : body.nodes()) {
     const Primitive primitive = *primitive_of(node.op);
     const std::string_view word = node.op->name.substr(std::string_view("prim.").size());
-    if (is_view(primitive) || &node == kernel.root_node || std::ranges::find(seen, word) != seen.end()) continue;
+    if (is_view(primitive) || &node == kernel.root_node || std::ranges::find(seen, word) != seen.end())
+      continue;
     if (name.size() + word.size() + 1 > kLengthMax) break;
     seen.push_back(word);
     name += fmt::format("_{}", word);
@@ -43,7 +44,8 @@ std::vector<std::string_view> dialects() {
 Result<std::string> print_nest(const LoopNest& nest, std::string_view dialect) {
   const auto found = std::ranges::find(kPrinters, dialect, &PrinterEntry::dialect);
   if (found == std::end(kPrinters)) {
-    return fail(ErrorCode::unsupported, "no printer for the kernel dialect '{}'; there are: {}", dialect, fmt::join(dialects(), ", "));
+    return fail(ErrorCode::unsupported, "no printer for the kernel dialect '{}'; there are: {}", dialect,
+                fmt::join(dialects(), ", "));
   }
   return found->print(nest);
 }
@@ -53,10 +55,18 @@ Result<std::vector<Kernel>> lower(const Graph& body, const DeviceTraits& traits)
   std::string entry = entry_name(body, kernel);
   std::vector<Kernel> kernels;
   switch (kernel.root) {
-    case KernelBody::Root::map: kernels.push_back(TRY(lower_map(body, kernel, traits, std::move(entry)))); break;
-    case KernelBody::Root::reduce: kernels.push_back(TRY(lower_reduce(body, kernel, traits, std::move(entry)))); break;
-    case KernelBody::Root::dot: kernels.push_back(TRY(lower_dot(body, kernel, traits, std::move(entry)))); break;
-    case KernelBody::Root::convolution: kernels.push_back(TRY(lower_convolution(body, kernel, traits, std::move(entry)))); break;
+    case KernelBody::Root::map:
+      kernels.push_back(TRY(lower_map(body, kernel, traits, std::move(entry))));
+      break;
+    case KernelBody::Root::reduce:
+      kernels.push_back(TRY(lower_reduce(body, kernel, traits, std::move(entry))));
+      break;
+    case KernelBody::Root::dot:
+      kernels.push_back(TRY(lower_dot(body, kernel, traits, std::move(entry))));
+      break;
+    case KernelBody::Root::convolution:
+      kernels.push_back(TRY(lower_convolution(body, kernel, traits, std::move(entry))));
+      break;
     case KernelBody::Root::concatenate:
       for (std::size_t part = 0; part < kernel.programs.size(); ++part) {
         kernels.push_back(TRY(lower_part(body, kernel, part, traits, entry)));
@@ -78,11 +88,12 @@ Result<PeakKernel> peak_kernel(const DeviceTraits& traits) {
   // Operands from memory, so that nothing is known when the kernel is compiled.
   const Reg factor = b.load({.place = 0, .index = b.integer(0)}, type);
   const Reg term = b.load({.place = 0, .index = b.integer(lanes)}, type);
-  sums = b.loop(b.integer(0), b.dim(Dim::symbol("rounds")), b.integer(1), sums, [&](Reg, std::span<const Reg> carried) {
-    std::vector<Reg> next;
-    for (const Reg sum : carried) next.push_back(b.fused_multiply_add(sum, factor, term));
-    return next;
-  });
+  sums = b.loop(b.integer(0), b.dim(Dim::symbol("rounds")), b.integer(1), sums,
+                [&](Reg, std::span<const Reg> carried) {
+                  std::vector<Reg> next;
+                  for (const Reg sum : carried) next.push_back(b.fused_multiply_add(sum, factor, term));
+                  return next;
+                });
   Reg total = sums[0];
   for (std::size_t i = 1; i < sums.size(); ++i) total = b.add(total, sums[i]);
   const Reg row = b.multiply(b.add(b.grid_index(), b.integer(2)), b.integer(lanes));

@@ -13,12 +13,13 @@ namespace diji {
 
 /// What of a device shapes the loops.
 struct DeviceTraits {
-  std::string dialect;        ///< "llvm-ir"
+  std::string dialect;  ///< "llvm-ir"
   int vector_bytes = 16;
   int vector_registers = 16;
 };
 
-/// One launch: places are the body's inputs, then its output; size arguments are `sizes`, then the node's number.
+/// One launch: places are the body's inputs, then its output; size arguments are `sizes`, then the node's
+/// number.
 struct Kernel {
   std::string entry;
   std::string text;
@@ -27,17 +28,17 @@ struct Kernel {
   Dim local_bytes = 0;
 };
 
-/// The launches that compute the body, in order (several for a concatenation). Kernels are specialised on dtypes, ranks,
-/// operators and numbers that are fixed in the graph, never on symbolic sizes. Errors: unsupported, naming what has no
-/// kernel yet or a dialect without a printer.
+/// The launches that compute the body, in order (several for a concatenation). Kernels are specialised on
+/// dtypes, ranks, operators and numbers that are fixed in the graph, never on symbolic sizes. Errors:
+/// unsupported, naming what has no kernel yet or a dialect without a printer.
 Result<std::vector<Kernel>> lower(const Graph& body, const DeviceTraits& traits);
 
 /// The dialects that can be printed.
 std::vector<std::string_view> dialects();
 Result<std::string> print_nest(const LoopNest& nest, std::string_view dialect);
 
-/// A kernel that does nothing but independent fused multiply-adds, to measure the machine's peak: `rounds` is the only
-/// size, each grid index does rounds · flops_per_round operations and stores one vector.
+/// A kernel that does nothing but independent fused multiply-adds, to measure the machine's peak: `rounds` is
+/// the only size, each grid index does rounds · flops_per_round operations and stores one vector.
 struct PeakKernel {
   Kernel kernel;
   std::int64_t flops_per_round = 0;

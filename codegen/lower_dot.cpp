@@ -1,5 +1,6 @@
-// Matrix products: a panel of the right side is packed into local memory, register tiles of the result run over the whole
-// contracted axis. The order of every sum is ascending in k whatever the sizes, so bits depend on nothing else.
+// Matrix products: a panel of the right side is packed into local memory, register tiles of the result run
+// over the whole contracted axis. The order of every sum is ascending in k whatever the sizes, so bits depend
+// on nothing else.
 #include "codegen/loops.h"
 
 #include <algorithm>
@@ -9,13 +10,13 @@ namespace {
 
 enum Group : int { kBatch, kRow, kColumn, kContracted };
 
-// Vectors of a tile's row. Two vectors a row and R rows need 2R accumulators, 2 registers for the panel and 1 for the left
-// side: R = 12 fills 27 of 32 registers, R = 6 fills 15 of 16.
+// Vectors of a tile's row. Two vectors a row and R rows need 2R accumulators, 2 registers for the panel and 1
+// for the left side: R = 12 fills 27 of 32 registers, R = 6 fills 15 of 16.
 constexpr int kVectors = 2;
 int tile_rows(const DeviceTraits& traits) { return traits.vector_registers >= 32 ? 12 : 6; }
 
-// Rows that share one packed panel: packing moves K · width elements once per chunk, so 40 tiles make it 1/480 of the
-// multiply-adds on 12-row tiles.
+// Rows that share one packed panel: packing moves K · width elements once per chunk, so 40 tiles make it
+// 1/480 of the multiply-adds on 12-row tiles.
 constexpr int kTilesPerChunk = 40;
 
 struct DotLowering {
@@ -23,7 +24,8 @@ struct DotLowering {
       : traits(device), epilogue(kernel.epilogue), nest(new_nest(body, std::move(entry))), b(nest) {
     const Node& dot = *kernel.root_node;
     const auto position = [&](std::size_t i) {
-      return static_cast<int>(std::ranges::find(body.inputs(), dot.inputs[i], &Port::value) - body.inputs().begin());
+      return static_cast<int>(std::ranges::find(body.inputs(), dot.inputs[i], &Port::value) -
+                              body.inputs().begin());
     };
     lhs_place = position(0);
     rhs_place = position(1);
@@ -38,7 +40,9 @@ struct DotLowering {
   void set_axes(const Shape& a, const Shape& c, const DotDims& dims) {
     const auto a_strides = strides_of(a), c_strides = strides_of(c);
     const auto add = [&](Group group, std::int64_t left, std::int64_t right) {
-      const auto pick = [](const std::vector<Dim>& values, std::int64_t axis) { return axis < 0 ? Dim(0) : values[static_cast<std::size_t>(axis)]; };
+      const auto pick = [](const std::vector<Dim>& values, std::int64_t axis) {
+        return axis < 0 ? Dim(0) : values[static_cast<std::size_t>(axis)];
+      };
       axes.sizes.push_back(left < 0 ? c[static_cast<std::size_t>(right)] : a[static_cast<std::size_t>(left)]);
       axes.groups.push_back(group);
       lhs.strides.push_back(pick(a_strides, left));
@@ -48,7 +52,8 @@ struct DotLowering {
     for (const std::int64_t axis : dims.lhs_free(std::ssize(a))) add(kRow, axis, -1);
     for (const std::int64_t axis : dims.rhs_free(std::ssize(c))) add(kColumn, -1, axis);
     output.strides = strides_of(axes.sizes);
-    for (std::size_t i = 0; i < dims.lhs_contracting.size(); ++i) add(kContracted, dims.lhs_contracting[i], dims.rhs_contracting[i]);
+    for (std::size_t i = 0; i < dims.lhs_contracting.size(); ++i)
+      add(kContracted, dims.lhs_contracting[i], dims.rhs_contracting[i]);
     collect_accesses(epilogue, axes.accesses);
     axes.accesses.push_back(&output);
     for (Access* access : axes.accesses) access->strides.resize(axes.sizes.size(), Dim(0));
@@ -81,7 +86,8 @@ struct DotLowering {
 
   std::vector<Reg> column_masks(Reg column, Reg columns) {
     std::vector<Reg> masks;
-    for (int v = 0; v < kVectors; ++v) masks.push_back(lane_mask(b, b.add(column, b.integer(v * lanes)), columns, lanes));
+    for (int v = 0; v < kVectors; ++v)
+      masks.push_back(lane_mask(b, b.add(column, b.integer(v * lanes)), columns, lanes));
     return masks;
   }
 
@@ -95,7 +101,8 @@ struct DotLowering {
       const Reg row = b.add(base, b.multiply(k, along));
       for (int v = 0; v < kVectors; ++v) {
         const Reg index = b.add(row, b.multiply(b.integer(v * lanes), across));
-        NestBuilder::Address from{.place = rhs_place, .index = index, .mask = masks[static_cast<std::size_t>(v)]};
+        NestBuilder::Address from{
+            .place = rhs_place, .index = index, .mask = masks[static_cast<std::size_t>(v)]};
         if (!contiguous) from.stride = across;
         b.store(panel_address(k, v), load_element(b, from, dtype, lanes));
       }
@@ -104,7 +111,9 @@ struct DotLowering {
   }
 
   NestBuilder::Address panel_address(Reg k, int v) {
-    return {.space = Space::local, .index = b.add(b.multiply(k, b.integer(width)), b.integer(v * lanes)), .aligned = true};
+    return {.space = Space::local,
+            .index = b.add(b.multiply(k, b.integer(width)), b.integer(v * lanes)),
+            .aligned = true};
   }
 
   std::vector<Reg> with_zero(int group) {
@@ -128,10 +137,12 @@ struct DotLowering {
     std::vector<Reg> sums(static_cast<std::size_t>(rows * kVectors), zero);
     sums = b.loop(b.integer(0), depth, b.integer(1), sums, [&](Reg k, std::span<const Reg> carried) {
       std::vector<Reg> panel, next(carried.begin(), carried.end());
-      for (int v = 0; v < kVectors; ++v) panel.push_back(b.load(panel_address(k, v), {register_dtype(dtype), lanes}));
+      for (int v = 0; v < kVectors; ++v)
+        panel.push_back(b.load(panel_address(k, v), {register_dtype(dtype), lanes}));
       const Reg offset = b.multiply(k, along);
       for (int r = 0; r < rows; ++r) {
-        const Reg left = load_element(b, {.place = lhs_place, .index = b.add(bases[static_cast<std::size_t>(r)], offset)}, dtype, 1);
+        const Reg left = load_element(
+            b, {.place = lhs_place, .index = b.add(bases[static_cast<std::size_t>(r)], offset)}, dtype, 1);
         const Reg wide = b.splat(left, lanes);
         for (int v = 0; v < kVectors; ++v) {
           Reg& sum = next[static_cast<std::size_t>(r * kVectors + v)];
@@ -140,7 +151,9 @@ struct DotLowering {
       }
       return next;
     });
-    for (int r = 0; r < rows; ++r) finish_row(b.add(row, b.integer(r)), std::span(sums).subspan(static_cast<std::size_t>(r * kVectors), kVectors), column, masks);
+    for (int r = 0; r < rows; ++r)
+      finish_row(b.add(row, b.integer(r)),
+                 std::span(sums).subspan(static_cast<std::size_t>(r * kVectors), kVectors), column, masks);
   }
 
   void finish_row(Reg row, std::span<const Reg> sums, Reg column, const std::vector<Reg>& masks) {
@@ -152,7 +165,8 @@ struct DotLowering {
       place(kColumn, b.add(column, b.integer(v * lanes)));
       const std::vector<Reg> where = with_zero(kContracted);
       const Reg mask = masks[static_cast<std::size_t>(v)];
-      const Reg value = evaluate(b, epilogue, {where, vector_axis, lanes, mask}, sums[static_cast<std::size_t>(v)]);
+      const Reg value =
+          evaluate(b, epilogue, {where, vector_axis, lanes, mask}, sums[static_cast<std::size_t>(v)]);
       store_element(b, {.place = out, .index = element_index(b, output, where), .mask = mask}, value);
     }
   }
@@ -172,7 +186,8 @@ struct DotLowering {
 
   void run() {
     const Dim row_chunk(rows_max * kTilesPerChunk);
-    const std::vector<Dim> grid = {extent(kBatch), ceil_div(extent(kColumn), width), ceil_div(extent(kRow), row_chunk)};
+    const std::vector<Dim> grid = {extent(kBatch), ceil_div(extent(kColumn), width),
+                                   ceil_div(extent(kRow), row_chunk)};
     nest.grid = element_count(grid);
     nest.local_bytes = extent(kContracted) * Dim(width * bytes_of(register_dtype(dtype)));
     const auto indices = split_index(b, b.grid_index(), grid);
@@ -199,10 +214,12 @@ struct DotLowering {
 
 }  // namespace
 
-Result<Kernel> lower_dot(const Graph& body, const KernelBody& kernel, const DeviceTraits& traits, std::string entry) {
+Result<Kernel> lower_dot(const Graph& body, const KernelBody& kernel, const DeviceTraits& traits,
+                         std::string entry) {
   DotLowering lowering(body, kernel, traits, std::move(entry));
   if (lowering.axes.of_group(kContracted).size() > 1 || lowering.axes.of_group(kColumn).size() > 1) {
-    return fail(ErrorCode::unsupported, "dot_general over several contracted or right-hand axes that do not merge has no kernel yet");
+    return fail(ErrorCode::unsupported,
+                "dot_general over several contracted or right-hand axes that do not merge has no kernel yet");
   }
   lowering.run();
   return finish(std::move(lowering.nest), traits);

@@ -4,11 +4,12 @@
 namespace diji {
 namespace {
 
-// Elements of the innermost axis that one grid index computes: enough to hide the index arithmetic (some 50 cycles against
-// at least 256 vectors), little enough that a large tensor feeds every core.
+// Elements of the innermost axis that one grid index computes: enough to hide the index arithmetic (some 50
+// cycles against at least 256 vectors), little enough that a large tensor feeds every core.
 constexpr std::int64_t kChunk = 4096;
 
-Result<Kernel> lower_program(const Graph& body, ScalarProgram program, Shape space, Access output, const DeviceTraits& traits, std::string entry) {
+Result<Kernel> lower_program(const Graph& body, ScalarProgram program, Shape space, Access output,
+                             const DeviceTraits& traits, std::string entry) {
   LoopAxes axes{.sizes = std::move(space)};
   axes.groups.assign(axes.sizes.size(), 0);
   collect_accesses(program, axes.accesses);
@@ -43,17 +44,21 @@ Result<Kernel> lower_program(const Graph& body, ScalarProgram program, Shape spa
 
 }  // namespace
 
-Result<Kernel> lower_map(const Graph& body, const KernelBody& kernel, const DeviceTraits& traits, std::string entry) {
-  return lower_program(body, kernel.programs[0], kernel.space, {0, strides_of(kernel.space)}, traits, std::move(entry));
+Result<Kernel> lower_map(const Graph& body, const KernelBody& kernel, const DeviceTraits& traits,
+                         std::string entry) {
+  return lower_program(body, kernel.programs[0], kernel.space, {0, strides_of(kernel.space)}, traits,
+                       std::move(entry));
 }
 
-Result<Kernel> lower_part(const Graph& body, const KernelBody& kernel, std::size_t part, const DeviceTraits& traits, std::string entry) {
+Result<Kernel> lower_part(const Graph& body, const KernelBody& kernel, std::size_t part,
+                          const DeviceTraits& traits, std::string entry) {
   const auto axis = static_cast<std::size_t>(kernel.root_node->attributes.get_or<std::int64_t>("axis", 0));
   Access output{0, strides_of(kernel.space)};
   for (std::size_t i = 0; i < part; ++i) {
     output.offset = output.offset + body.type(kernel.root_node->inputs[i]).shape[axis] * output.strides[axis];
   }
-  return lower_program(body, kernel.programs[part], body.type(kernel.root_node->inputs[part]).shape, output, traits, std::move(entry));
+  return lower_program(body, kernel.programs[part], body.type(kernel.root_node->inputs[part]).shape, output,
+                       traits, std::move(entry));
 }
 
 }  // namespace diji

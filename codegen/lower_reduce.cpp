@@ -1,5 +1,5 @@
-// Reductions: vectors along the innermost axis, whether it is folded or kept. The order of every sum is fixed by the
-// shape alone.
+// Reductions: vectors along the innermost axis, whether it is folded or kept. The order of every sum is fixed
+// by the shape alone.
 #include "codegen/loops.h"
 
 #include <limits>
@@ -30,7 +30,8 @@ struct ReduceLowering {
     // Over all axes, standing still on the folded ones.
     for (Access* access : axes.accesses) {
       for (std::size_t axis = 0; axis < kernel.space.size(); ++axis) {
-        if (kernel.reduced[axis]) access->strides.insert(access->strides.begin() + static_cast<std::ptrdiff_t>(axis), Dim(0));
+        if (kernel.reduced[axis])
+          access->strides.insert(access->strides.begin() + static_cast<std::ptrdiff_t>(axis), Dim(0));
       }
     }
     collect_accesses(program, axes.accesses);
@@ -40,8 +41,8 @@ struct ReduceLowering {
     kept_axes = axes.of_group(kKept);
   }
 
-  // Sums of floats run in f64: one rounding at the end instead of one a term. A variance computed as E[x²] - E[x]² lives or
-  // dies by this, and the additions hide behind the loads.
+  // Sums of floats run in f64: one rounding at the end instead of one a term. A variance computed as E[x²] -
+  // E[x]² lives or dies by this, and the additions hide behind the loads.
   bool wide() const { return reduction == Reduction::sum && is_floating(dtype); }
   DType sum_dtype() const { return wide() ? DType::f64 : register_dtype(dtype); }
 
@@ -59,7 +60,8 @@ struct ReduceLowering {
   }
 
   Reg combine(Reg sum, Reg value) {
-    return b.binary(reduction == Reduction::sum ? NestOp::add : NestOp::maximum, sum, b.convert(value, sum_dtype()));
+    return b.binary(reduction == Reduction::sum ? NestOp::add : NestOp::maximum, sum,
+                    b.convert(value, sum_dtype()));
   }
 
   // Loops over the folded axes from `depth` on, calling `inside` for the innermost.
@@ -75,7 +77,8 @@ struct ReduceLowering {
 
   void finish_element(Reg sum, std::optional<std::size_t> vector_axis, int lanes, Reg mask) {
     for (const std::size_t axis : folded) at[axis] = b.integer(0);
-    const Reg value = evaluate(b, epilogue, {at, vector_axis, lanes, mask}, b.convert(sum, register_dtype(dtype)));
+    const Reg value =
+        evaluate(b, epilogue, {at, vector_axis, lanes, mask}, b.convert(sum, register_dtype(dtype)));
     const int out = static_cast<int>(nest.places.size()) - 1;
     store_element(b, {.place = out, .index = element_index(b, output, at), .mask = mask}, value);
   }
@@ -109,26 +112,29 @@ struct ReduceLowering {
     });
   }
 
-  // Innermost axis folded (or nothing left): lanes hold partial results, folded as a tree of halves at the end.
+  // Innermost axis folded (or nothing left): lanes hold partial results, folded as a tree of halves at the
+  // end.
   void along_lanes() {
     const std::vector<Dim> grid = kept_sizes(kept_axes.size());
     nest.grid = element_count(grid);
     const auto coordinates = split_index(b, b.grid_index(), grid);
     for (std::size_t i = 0; i < kept_axes.size(); ++i) at[kept_axes[i]] = coordinates[i];
     if (folded.empty()) {
-      finish_element(combine(neutral(1), evaluate(b, program, {at, std::nullopt, 1})), std::nullopt, 1, Reg::none);
+      finish_element(combine(neutral(1), evaluate(b, program, {at, std::nullopt, 1})), std::nullopt, 1,
+                     Reg::none);
       return;
     }
     const std::size_t inner = folded.back();
     const int lanes = lanes_for(traits, dtype);
     const Reg zero = b.integer(0), end = b.dim(axes.sizes[inner]);
     const Reg partial = fold_loops(0, folded.size() - 1, neutral(lanes), [&](Reg sum) {
-      return vector_loop(b, zero, end, lanes, {sum}, [&](Reg first, Reg mask, std::span<const Reg> carried) -> std::vector<Reg> {
-        at[inner] = first;
-        const Reg value = evaluate(b, program, {at, inner, lanes, mask});
-        const Reg sum = combine(carried[0], value);
-        return {mask == Reg::none ? sum : b.select(mask, sum, carried[0])};
-      })[0];
+      return vector_loop(b, zero, end, lanes, {sum},
+                         [&](Reg first, Reg mask, std::span<const Reg> carried) -> std::vector<Reg> {
+                           at[inner] = first;
+                           const Reg value = evaluate(b, program, {at, inner, lanes, mask});
+                           const Reg sum = combine(carried[0], value);
+                           return {mask == Reg::none ? sum : b.select(mask, sum, carried[0])};
+                         })[0];
     });
     const Reg sum = b.fold(reduction == Reduction::sum ? NestOp::fold_add : NestOp::fold_maximum, partial);
     finish_element(sum, std::nullopt, 1, Reg::none);
@@ -148,7 +154,8 @@ struct ReduceLowering {
 
 }  // namespace
 
-Result<Kernel> lower_reduce(const Graph& body, const KernelBody& kernel, const DeviceTraits& traits, std::string entry) {
+Result<Kernel> lower_reduce(const Graph& body, const KernelBody& kernel, const DeviceTraits& traits,
+                            std::string entry) {
   ReduceLowering lowering(body, kernel, traits, std::move(entry));
   const bool innermost_kept = !lowering.axes.groups.empty() && lowering.axes.groups.back() == kKept;
   if (innermost_kept) {

@@ -14,19 +14,23 @@ Reg polynomial(NestBuilder& b, Reg x, std::span<const double> coefficients) {
   return sum;
 }
 
-// 1/n!, from 1/13! down to 1/2!: the Taylor series of exp. On |r| ≤ ln2/2 the first term left out is below 2^-56 · r.
-constexpr std::array kTaylor = {1.0 / 6227020800, 1.0 / 479001600, 1.0 / 39916800, 1.0 / 3628800, 1.0 / 362880, 1.0 / 40320,
-                                1.0 / 5040,       1.0 / 720,       1.0 / 120,      1.0 / 24,      1.0 / 6,      1.0 / 2};
+// 1/n!, from 1/13! down to 1/2!: the Taylor series of exp. On |r| ≤ ln2/2 the first term left out is below
+// 2^-56 · r.
+constexpr std::array kTaylor = {1.0 / 6227020800, 1.0 / 479001600, 1.0 / 39916800, 1.0 / 3628800,
+                                1.0 / 362880,     1.0 / 40320,     1.0 / 5040,     1.0 / 720,
+                                1.0 / 120,        1.0 / 24,        1.0 / 6,        1.0 / 2};
 
 // Minimax coefficients of (exp(r) - 1 - r) / r^2 on |r| ≤ ln2/2 (Cephes, expf).
-constexpr std::array kExpF32 = {1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1, 5.0000001201e-1};
+constexpr std::array kExpF32 = {1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3,
+                                4.1665795894e-2, 1.6666665459e-1, 5.0000001201e-1};
 
 struct Reduction {
   Reg power;      // n, a whole number
   Reg remainder;  // x - n·ln2
 };
 
-// ln2 = high + low with zeros at the end of `high`, so that n · high is exact with or without a fused multiply-add.
+// ln2 = high + low with zeros at the end of `high`, so that n · high is exact with or without a fused
+// multiply-add.
 Reduction reduce_by_ln2(NestBuilder& b, Reg x) {
   const bool single = b.type(x).dtype == DType::f32;
   const double high = single ? 0.693359375 : 6.93147180369123816490e-01;
@@ -62,9 +66,11 @@ Reg emit_exp(NestBuilder& b, Reg x) {
   // Beyond these ends the result is 0 or infinity, which the scaling below produces by itself.
   const Reg clamped = single ? clamp(b, x, -105, 90) : clamp(b, x, -747, 711);
   const auto [n, r] = reduce_by_ln2(b, clamped);
-  const Reg tail = single ? b.fused_multiply_add(b.multiply(r, r), polynomial(b, r, kExpF32), r) : expm1_small(b, r);
+  const Reg tail =
+      single ? b.fused_multiply_add(b.multiply(r, r), polynomial(b, r, kExpF32), r) : expm1_small(b, r);
   const Reg mantissa = b.add(tail, b.real(1, b.type(x)));
-  // 2^n leaves the normal range where results are subnormal or infinite: two factors of half the power never do.
+  // 2^n leaves the normal range where results are subnormal or infinite: two factors of half the power never
+  // do.
   const Reg whole = b.convert(n, single ? DType::i32 : DType::i64);
   const LaneType integer = b.type(whole);
   const Reg half = b.binary(NestOp::shift_right, whole, b.integer(1, integer.dtype, integer.lanes));

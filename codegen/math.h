@@ -1,4 +1,5 @@
-// Elementary functions in vector registers, from additions and multiplications alone, so that every device has them.
+// Elementary functions in vector registers, from additions and multiplications alone, so that every device
+// has them.
 #pragma once
 
 #include "codegen/nest_builder.h"

@@ -22,7 +22,9 @@ Reg NestBuilder::integer(std::int64_t value, DType dtype, int lanes) {
   return reg;
 }
 
-Reg NestBuilder::real(double value, LaneType type) { return emit({.op = NestOp::constant, .real = value}, type); }
+Reg NestBuilder::real(double value, LaneType type) {
+  return emit({.op = NestOp::constant, .real = value}, type);
+}
 
 Reg NestBuilder::number(double value, LaneType type) {
   if (is_floating(type.dtype)) return real(value, type);
@@ -50,7 +52,8 @@ Reg NestBuilder::binary(NestOp op, Reg a, Reg b) {
   return emit({.op = op, .operands = {a, b}}, type(a));
 }
 
-// The folding below is what keeps index arithmetic readable in the printed text; the device's compiler does the rest.
+// The folding below is what keeps index arithmetic readable in the printed text; the device's compiler does
+// the rest.
 Reg NestBuilder::add(Reg a, Reg b) {
   if (known(a) == 0) return b;
   if (known(b) == 0) return a;
@@ -70,7 +73,9 @@ Reg NestBuilder::multiply(Reg a, Reg b) {
 
 Reg NestBuilder::divide(Reg a, Reg b) { return known(b) == 1 ? a : binary(NestOp::divide, a, b); }
 
-Reg NestBuilder::remainder(Reg a, Reg b) { return known(b) == 1 ? integer(0) : binary(NestOp::remainder, a, b); }
+Reg NestBuilder::remainder(Reg a, Reg b) {
+  return known(b) == 1 ? integer(0) : binary(NestOp::remainder, a, b);
+}
 
 Reg NestBuilder::fused_multiply_add(Reg a, Reg b, Reg c) {
   return emit({.op = NestOp::fused_multiply_add, .operands = {a, b, c}}, type(c));
@@ -94,7 +99,9 @@ Reg NestBuilder::convert(Reg x, DType dtype) {
   return type(x).dtype == dtype ? x : emit({.op = NestOp::convert, .operands = {x}}, {dtype, type(x).lanes});
 }
 
-Reg NestBuilder::bitcast(Reg x, DType dtype) { return emit({.op = NestOp::bitcast, .operands = {x}}, {dtype, type(x).lanes}); }
+Reg NestBuilder::bitcast(Reg x, DType dtype) {
+  return emit({.op = NestOp::bitcast, .operands = {x}}, {dtype, type(x).lanes});
+}
 
 Reg NestBuilder::splat(Reg x, int lanes) {
   return lanes == 1 ? x : emit({.op = NestOp::splat, .operands = {x}}, {type(x).dtype, lanes});
@@ -102,7 +109,9 @@ Reg NestBuilder::splat(Reg x, int lanes) {
 
 Reg NestBuilder::lane_numbers(LaneType type) { return emit({.op = NestOp::lane_numbers}, type); }
 
-Reg NestBuilder::fold(NestOp op, Reg vector) { return emit({.op = op, .operands = {vector}}, {type(vector).dtype, 1}); }
+Reg NestBuilder::fold(NestOp op, Reg vector) {
+  return emit({.op = op, .operands = {vector}}, {type(vector).dtype, 1});
+}
 
 Reg NestBuilder::load(const Address& address, LaneType type) {
   NestInstruction instruction{.op = NestOp::load, .operands = {address.index, address.stride, address.mask}};
@@ -113,7 +122,9 @@ Reg NestBuilder::load(const Address& address, LaneType type) {
 }
 
 void NestBuilder::store(const Address& address, Reg value) {
-  NestInstruction instruction{.op = NestOp::store, .type = type(value), .operands = {address.index, address.stride, address.mask, value}};
+  NestInstruction instruction{.op = NestOp::store,
+                              .type = type(value),
+                              .operands = {address.index, address.stride, address.mask, value}};
   instruction.space = address.space;
   instruction.place = address.place;
   instruction.aligned = address.aligned;

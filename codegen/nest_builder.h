@@ -21,7 +21,8 @@ class NestBuilder {
   Reg real(double value, LaneType type);
   /// A number of the type's own class: 0 and 1 for booleans.
   Reg number(double value, LaneType type);
-  /// An expression of sizes as an i64: a constant where it is one, else a size argument (each expression once).
+  /// An expression of sizes as an i64: a constant where it is one, else a size argument (each expression
+  /// once).
   Reg dim(const Dim& dim);
   /// The constant an i64 register is known to be.
   std::optional<std::int64_t> known(Reg reg) const;
@@ -61,8 +62,9 @@ class NestBuilder {
   void report_error(Reg condition, std::int64_t code, Reg value);
 
   /// `body(induction, carried)` returns the next values; the results are the last ones.
-  std::vector<Reg> loop(Reg lower, Reg upper, Reg step, std::vector<Reg> initial,
-                        const std::function<std::vector<Reg>(Reg induction, std::span<const Reg> carried)>& body);
+  std::vector<Reg> loop(
+      Reg lower, Reg upper, Reg step, std::vector<Reg> initial,
+      const std::function<std::vector<Reg>(Reg induction, std::span<const Reg> carried)>& body);
 
  private:
   Reg compare(NestOp op, Reg a, Reg b);

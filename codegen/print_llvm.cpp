@@ -33,7 +33,8 @@ std::string llvm_type(LaneType type) {
 std::string suffix(LaneType type) {
   const std::string_view letter = is_floating(type.dtype) ? "f" : "i";
   const auto bits = type.dtype == DType::boolean ? 1 : bytes_of(type.dtype) * 8;
-  return type.lanes == 1 ? fmt::format("{}{}", letter, bits) : fmt::format("v{}{}{}", type.lanes, letter, bits);
+  return type.lanes == 1 ? fmt::format("{}{}", letter, bits)
+                         : fmt::format("v{}{}{}", type.lanes, letter, bits);
 }
 
 std::string literal(const NestInstruction& constant) {
@@ -41,7 +42,8 @@ std::string literal(const NestInstruction& constant) {
   std::string one;
   if (is_floating(dtype)) {
     // LLVM writes a float as the double of equal value, in hexadecimal.
-    const double value = dtype == DType::f32 ? static_cast<double>(static_cast<float>(constant.real)) : constant.real;
+    const double value =
+        dtype == DType::f32 ? static_cast<double>(static_cast<float>(constant.real)) : constant.real;
     one = fmt::format("0x{:016X}", std::bit_cast<std::uint64_t>(value));
   } else if (dtype == DType::boolean) {
     one = constant.integer != 0 ? "true" : "false";
@@ -50,7 +52,8 @@ std::string literal(const NestInstruction& constant) {
   }
   if (constant.type.lanes == 1) return one;
   std::string all;
-  for (int i = 0; i < constant.type.lanes; ++i) all += fmt::format("{}{} {}", i == 0 ? "" : ", ", scalar_type(dtype), one);
+  for (int i = 0; i < constant.type.lanes; ++i)
+    all += fmt::format("{}{} {}", i == 0 ? "" : ", ", scalar_type(dtype), one);
   return fmt::format("<{}>", all);
 }
 
@@ -59,7 +62,8 @@ class Printer {
   explicit Printer(const LoopNest& nest) : nest_(nest), names_(nest.registers.size()) {}
 
   std::string run() {
-    line("define void @{}(ptr %places, ptr %sizes, ptr %error_word, ptr %local, i64 %begin, i64 %end) {{", nest_.entry);
+    line("define void @{}(ptr %places, ptr %sizes, ptr %error_word, ptr %local, i64 %begin, i64 %end) {{",
+         nest_.entry);
     line("entry:");
     for (std::size_t i = 0; i < nest_.places.size(); ++i) {
       line("  %place.at{} = getelementptr ptr, ptr %places, i64 {}", i, i);
@@ -125,23 +129,31 @@ class Printer {
   }
 
   void simple(const NestInstruction& i, std::string_view word) {
-    line("  {} = {} {} {}, {}", define(i.results[0]), word, llvm_type(nest_.type(i.operands[0])), name(i.operands[0]), name(i.operands[1]));
+    line("  {} = {} {} {}, {}", define(i.results[0]), word, llvm_type(nest_.type(i.operands[0])),
+         name(i.operands[0]), name(i.operands[1]));
   }
 
   void instruction(const NestInstruction& i) {
-    const DType dtype = i.operands.empty() || i.operands[0] == Reg::none ? i.type.dtype : nest_.type(i.operands[0]).dtype;
+    const DType dtype =
+        i.operands.empty() || i.operands[0] == Reg::none ? i.type.dtype : nest_.type(i.operands[0]).dtype;
     const bool floating = is_floating(dtype), is_signed = is_signed_integer(dtype);
     switch (i.op) {
       case NestOp::constant: names_[static_cast<std::size_t>(i.results[0])] = literal(i); break;
-      case NestOp::size: names_[static_cast<std::size_t>(i.results[0])] = fmt::format("%size{}", i.integer); break;
+      case NestOp::size:
+        names_[static_cast<std::size_t>(i.results[0])] = fmt::format("%size{}", i.integer);
+        break;
       case NestOp::grid_index: names_[static_cast<std::size_t>(i.results[0])] = "%grid"; break;
       case NestOp::add: simple(i, floating ? "fadd" : "add"); break;
       case NestOp::subtract: simple(i, floating ? "fsub" : "sub"); break;
       case NestOp::multiply: simple(i, floating ? "fmul" : "mul"); break;
       case NestOp::divide: simple(i, floating ? "fdiv" : is_signed ? "sdiv" : "udiv"); break;
       case NestOp::remainder: simple(i, is_signed ? "srem" : "urem"); break;
-      case NestOp::minimum: intrinsic(i.results[0], floating ? "minimum" : is_signed ? "smin" : "umin", i.type, i.operands); break;
-      case NestOp::maximum: intrinsic(i.results[0], floating ? "maximum" : is_signed ? "smax" : "umax", i.type, i.operands); break;
+      case NestOp::minimum:
+        intrinsic(i.results[0], floating ? "minimum" : is_signed ? "smin" : "umin", i.type, i.operands);
+        break;
+      case NestOp::maximum:
+        intrinsic(i.results[0], floating ? "maximum" : is_signed ? "smax" : "umax", i.type, i.operands);
+        break;
       case NestOp::fused_multiply_add: intrinsic(i.results[0], "fmuladd", i.type, i.operands); break;
       case NestOp::sqrt: intrinsic(i.results[0], "sqrt", i.type, i.operands); break;
       case NestOp::round_even: intrinsic(i.results[0], "rint", i.type, i.operands); break;
@@ -156,7 +168,8 @@ class Printer {
       case NestOp::less_equal: simple(i, floating ? "fcmp ole" : is_signed ? "icmp sle" : "icmp ule"); break;
       case NestOp::equal: simple(i, floating ? "fcmp oeq" : "icmp eq"); break;
       case NestOp::select:
-        line("  {} = select {}, {}, {}", define(i.results[0]), typed(i.operands[0]), typed(i.operands[1]), typed(i.operands[2]));
+        line("  {} = select {}, {}, {}", define(i.results[0]), typed(i.operands[0]), typed(i.operands[1]),
+             typed(i.operands[2]));
         break;
       case NestOp::any: any(i); break;
       case NestOp::convert: convert(i); break;
@@ -180,14 +193,17 @@ class Printer {
 
   std::string splat(std::string_view scalar, LaneType type) {
     const std::string first = temporary(), all = temporary();
-    line("  {} = insertelement {} poison, {} {}, i64 0", first, llvm_type(type), scalar_type(type.dtype), scalar);
-    line("  {} = shufflevector {} {}, {} poison, <{} x i32> zeroinitializer", all, llvm_type(type), first, llvm_type(type), type.lanes);
+    line("  {} = insertelement {} poison, {} {}, i64 0", first, llvm_type(type), scalar_type(type.dtype),
+         scalar);
+    line("  {} = shufflevector {} {}, {} poison, <{} x i32> zeroinitializer", all, llvm_type(type), first,
+         llvm_type(type), type.lanes);
     return all;
   }
 
   static std::string lane_numbers(LaneType type) {
     std::string all;
-    for (int lane = 0; lane < type.lanes; ++lane) all += fmt::format("{}{} {}", lane == 0 ? "" : ", ", scalar_type(type.dtype), lane);
+    for (int lane = 0; lane < type.lanes; ++lane)
+      all += fmt::format("{}{} {}", lane == 0 ? "" : ", ", scalar_type(type.dtype), lane);
     return fmt::format("<{}>", all);
   }
 
@@ -215,7 +231,8 @@ class Printer {
     };
     if (is_floating(from.dtype) && !is_floating(to.dtype)) {
       CHECK(to.dtype != DType::boolean, "a float becomes a boolean by comparison");
-      const std::string function = fmt::format("@llvm.fpto{}i.sat.{}.{}", is_signed_integer(to.dtype) ? "s" : "u", suffix(to), suffix(from));
+      const std::string function = fmt::format(
+          "@llvm.fpto{}i.sat.{}.{}", is_signed_integer(to.dtype) ? "s" : "u", suffix(to), suffix(from));
       declare(fmt::format("{} {}({})", llvm_type(to), function, llvm_type(from)));
       line("  {} = call {} {}({})", define(i.results[0]), llvm_type(to), function, typed(i.operands[0]));
       return;
@@ -228,13 +245,15 @@ class Printer {
     const LaneType full = nest_.type(i.operands[0]);
     std::string current = name(i.operands[0]);
     for (int lanes = full.lanes; lanes > 2; lanes /= 2) {
-      const std::string low = half(current, {full.dtype, lanes}, 0), high = half(current, {full.dtype, lanes}, lanes / 2);
+      const std::string low = half(current, {full.dtype, lanes}, 0),
+                        high = half(current, {full.dtype, lanes}, lanes / 2);
       current = combine(i.op, {full.dtype, lanes / 2}, low, high);
     }
     if (full.lanes > 1) {
       const std::string low = temporary(), high = temporary();
       for (int lane = 0; lane < 2; ++lane) {
-        line("  {} = extractelement <2 x {}> {}, i64 {}", lane == 0 ? low : high, scalar_type(full.dtype), current, lane);
+        line("  {} = extractelement <2 x {}> {}, i64 {}", lane == 0 ? low : high, scalar_type(full.dtype),
+             current, lane);
       }
       current = combine(i.op, {full.dtype, 1}, low, high);
     }
@@ -243,9 +262,11 @@ class Printer {
 
   std::string half(std::string_view vector, LaneType type, int first) {
     std::string lanes;
-    for (int lane = 0; lane < type.lanes / 2; ++lane) lanes += fmt::format("{}i32 {}", lane == 0 ? "" : ", ", first + lane);
+    for (int lane = 0; lane < type.lanes / 2; ++lane)
+      lanes += fmt::format("{}i32 {}", lane == 0 ? "" : ", ", first + lane);
     const std::string result = temporary();
-    line("  {} = shufflevector {} {}, {} poison, <{} x i32> <{}>", result, llvm_type(type), vector, llvm_type(type), type.lanes / 2, lanes);
+    line("  {} = shufflevector {} {}, {} poison, <{} x i32> <{}>", result, llvm_type(type), vector,
+         llvm_type(type), type.lanes / 2, lanes);
     return result;
   }
 
@@ -264,14 +285,17 @@ class Printer {
   }
 
   // Booleans are bytes in memory.
-  static LaneType stored(LaneType type) { return {type.dtype == DType::boolean ? DType::u8 : type.dtype, type.lanes}; }
+  static LaneType stored(LaneType type) {
+    return {type.dtype == DType::boolean ? DType::u8 : type.dtype, type.lanes};
+  }
 
   std::string address(const NestInstruction& i, LaneType type) {
     const std::string base = i.space == Space::local ? "%local" : fmt::format("%place{}", i.place);
     const std::string result = temporary();
     const Reg stride = i.operands[1];
     if (stride == Reg::none) {
-      line("  {} = getelementptr {}, ptr {}, {}", result, scalar_type(type.dtype), base, typed(i.operands[0]));
+      line("  {} = getelementptr {}, ptr {}, {}", result, scalar_type(type.dtype), base,
+           typed(i.operands[0]));
       return result;
     }
     // One address a lane.
@@ -280,7 +304,8 @@ class Printer {
     const std::string scaled = temporary(), all = temporary();
     line("  {} = mul {} {}, {}", scaled, llvm_type(index), step, lane_numbers(index));
     line("  {} = add {} {}, {}", all, llvm_type(index), first, scaled);
-    line("  {} = getelementptr {}, ptr {}, {} {}", result, scalar_type(type.dtype), base, llvm_type(index), all);
+    line("  {} = getelementptr {}, ptr {}, {} {}", result, scalar_type(type.dtype), base, llvm_type(index),
+         all);
     return result;
   }
 
@@ -298,13 +323,19 @@ class Printer {
     if (type.lanes > 1 && (strided || mask != Reg::none)) {
       const std::string mask_text = mask == Reg::none ? all_lanes(type.lanes) : name(mask);
       const std::string pointers = strided ? fmt::format("<{} x ptr>", type.lanes) : "ptr";
-      const std::string function = fmt::format("@llvm.masked.{}.{}.{}", strided ? "gather" : "load", suffix(type), strided ? fmt::format("v{}p0", type.lanes) : "p0");
-      declare(fmt::format("{} {}({}, i32 immarg, <{} x i1>, {})", text, function, pointers, type.lanes, text));
-      line("  {} = call {} {}({} {}, i32 {}, <{} x i1> {}, {} zeroinitializer)", loaded, text, function, pointers, at, align, type.lanes, mask_text, text);
+      const std::string function =
+          fmt::format("@llvm.masked.{}.{}.{}", strided ? "gather" : "load", suffix(type),
+                      strided ? fmt::format("v{}p0", type.lanes) : "p0");
+      declare(
+          fmt::format("{} {}({}, i32 immarg, <{} x i1>, {})", text, function, pointers, type.lanes, text));
+      line("  {} = call {} {}({} {}, i32 {}, <{} x i1> {}, {} zeroinitializer)", loaded, text, function,
+           pointers, at, align, type.lanes, mask_text, text);
     } else {
       line("  {} = load {}, ptr {}, align {}", loaded, text, at, align);
     }
-    if (i.type != type) line("  {} = icmp ne {} {}, {}", define(i.results[0]), text, loaded, type.lanes == 1 ? "0" : "zeroinitializer");
+    if (i.type != type)
+      line("  {} = icmp ne {} {}, {}", define(i.results[0]), text, loaded,
+           type.lanes == 1 ? "0" : "zeroinitializer");
   }
 
   void store(const NestInstruction& i) {
@@ -323,9 +354,12 @@ class Printer {
     if (type.lanes > 1 && (strided || mask != Reg::none)) {
       const std::string mask_text = mask == Reg::none ? all_lanes(type.lanes) : name(mask);
       const std::string pointers = strided ? fmt::format("<{} x ptr>", type.lanes) : "ptr";
-      const std::string function = fmt::format("@llvm.masked.{}.{}.{}", strided ? "scatter" : "store", suffix(type), strided ? fmt::format("v{}p0", type.lanes) : "p0");
+      const std::string function =
+          fmt::format("@llvm.masked.{}.{}.{}", strided ? "scatter" : "store", suffix(type),
+                      strided ? fmt::format("v{}p0", type.lanes) : "p0");
       declare(fmt::format("void {}({}, {}, i32 immarg, <{} x i1>)", function, text, pointers, type.lanes));
-      line("  call void {}({} {}, {} {}, i32 {}, <{} x i1> {})", function, text, value, pointers, at, align, type.lanes, mask_text);
+      line("  call void {}({} {}, {} {}, i32 {}, <{} x i1> {})", function, text, value, pointers, at, align,
+           type.lanes, mask_text);
     } else {
       line("  store {} {}, ptr {}, align {}", text, value, at, align);
     }
@@ -339,7 +373,8 @@ class Printer {
     for (const Reg carried : i.carried) define(carried);
     line("  br label %{}", head);
     line("{}:", head);
-    line("  {} = phi i64 [ {}, %{} ], [ %{}.next, %{} ]", name(i.induction), name(i.operands[0]), before, id, latch);
+    line("  {} = phi i64 [ {}, %{} ], [ %{}.next, %{} ]", name(i.induction), name(i.operands[0]), before, id,
+         latch);
     const std::size_t phis = out_.size();
     label(id + ".body");
     block(i.body);
@@ -349,7 +384,9 @@ class Printer {
     line("  br label %{}", head);
     std::string header;
     for (std::size_t k = 0; k < i.carried.size(); ++k) {
-      header += fmt::format("  {} = phi {} [ {}, %{} ], [ {}, %{} ]\n", name(i.carried[k]), llvm_type(nest_.type(i.carried[k])), name(i.operands[3 + k]), before, name(i.yielded[k]), latch);
+      header += fmt::format("  {} = phi {} [ {}, %{} ], [ {}, %{} ]\n", name(i.carried[k]),
+                            llvm_type(nest_.type(i.carried[k])), name(i.operands[3 + k]), before,
+                            name(i.yielded[k]), latch);
       names_[static_cast<std::size_t>(i.results[k])] = name(i.carried[k]);
     }
     header += fmt::format("  %{}.more = icmp slt i64 {}, {}\n", id, name(i.induction), name(i.operands[1]));

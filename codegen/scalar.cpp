@@ -9,10 +9,12 @@ namespace {
 
 Reg bf16_to_f32(NestBuilder& b, Reg bits) {
   const Reg wide = b.convert(bits, DType::u32);
-  return b.bitcast(b.binary(NestOp::shift_left, wide, b.integer(16, DType::u32, b.type(wide).lanes)), DType::f32);
+  return b.bitcast(b.binary(NestOp::shift_left, wide, b.integer(16, DType::u32, b.type(wide).lanes)),
+                   DType::f32);
 }
 
-// Round to nearest even by integer arithmetic: add half an ULP minus one, plus the lowest kept bit. NaN stays quiet NaN.
+// Round to nearest even by integer arithmetic: add half an ULP minus one, plus the lowest kept bit. NaN stays
+// quiet NaN.
 Reg f32_to_bf16(NestBuilder& b, Reg x) {
   const int lanes = b.type(x).lanes;
   const auto number = [&](std::int64_t value) { return b.integer(value, DType::u32, lanes); };
@@ -48,8 +50,9 @@ Reg integer_divide(NestBuilder& b, Reg x, Reg divisor, Reg mask) {
   return b.select(by_minus_one, b.subtract(zero, x), b.divide(x, b.select(by_minus_one, one, safe)));
 }
 
-// f64 to f32 so that a further rounding to 16 bits gives what one rounding would have given: an inexact result gets an odd
-// last bit, which is never a tie (Boldo and Melquiond, Emulation of FMA and correctly rounded sums, 2008).
+// f64 to f32 so that a further rounding to 16 bits gives what one rounding would have given: an inexact
+// result gets an odd last bit, which is never a tie (Boldo and Melquiond, Emulation of FMA and correctly
+// rounded sums, 2008).
 Reg round_to_odd(NestBuilder& b, Reg wide) {
   const Reg near = b.convert(wide, DType::f32), back = b.convert(near, DType::f64);
   const LaneType integer{DType::i32, b.type(wide).lanes};
@@ -64,7 +67,8 @@ Reg round_to_odd(NestBuilder& b, Reg wide) {
   return b.bitcast(b.select(b.binary(NestOp::bit_and, even, inexact), neighbour, bits), DType::f32);
 }
 
-// A 64-bit integer to f64 with the bits that do not fit gathered in one sticky bit below those that 16-bit floats keep.
+// A 64-bit integer to f64 with the bits that do not fit gathered in one sticky bit below those that 16-bit
+// floats keep.
 Reg sticky_double(NestBuilder& b, Reg x) {
   const LaneType type = b.type(x);
   const auto number = [&](std::int64_t value) { return b.integer(value, type.dtype, type.lanes); };
@@ -73,7 +77,8 @@ Reg sticky_double(NestBuilder& b, Reg x) {
   const Reg sticky = b.select(b.equal(low, zero), high, b.binary(NestOp::bit_or, high, number(0x400)));
   // Below 2^53 every integer is a double as it is.
   const Reg shifted = b.add(x, number(std::int64_t{1} << 53));
-  const Reg fits = is_signed_integer(type.dtype) ? b.binary(NestOp::bit_and, b.less_equal(zero, shifted), b.less(x, number(std::int64_t{1} << 53)))
+  const Reg fits = is_signed_integer(type.dtype) ? b.binary(NestOp::bit_and, b.less_equal(zero, shifted),
+                                                            b.less(x, number(std::int64_t{1} << 53)))
                                                  : b.less(x, number(std::int64_t{1} << 53));
   return b.convert(b.select(fits, x, sticky), DType::f64);
 }

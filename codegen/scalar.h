@@ -15,7 +15,7 @@ struct LanePosition {
   std::vector<Reg> coordinates;            ///< i64, one a loop axis: of lane 0
   std::optional<std::size_t> vector_axis;  ///< none: one lane
   int lanes = 1;
-  Reg mask = Reg::none;                    ///< lanes beyond the end are off
+  Reg mask = Reg::none;  ///< lanes beyond the end are off
 };
 
 /// What arithmetic happens in: 16-bit floats compute in f32, all others in themselves.

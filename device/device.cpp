@@ -176,7 +176,8 @@ Result<Constant> Device::import_constant(const HostTensor& tensor) {
   const auto address = reinterpret_cast<std::uintptr_t>(bytes.data());
   const bool aligned = address % static_cast<std::uintptr_t>(bytes_of(tensor.dtype())) == 0;
   if (info_.host_visible && aligned && !bytes.empty()) {
-    const diji_status status = plugin_->table().import_host(handle_, bytes.data(), bytes.size(), nullptr, nullptr, &constant.imported_);
+    const diji_status status = plugin_->table().import_host(handle_, bytes.data(), bytes.size(), nullptr,
+                                                            nullptr, &constant.imported_);
     if (status == DIJI_OK) return constant;
     constant.imported_ = nullptr;
     if (status != DIJI_ERROR_UNSUPPORTED) return std::unexpected(error_of(status, "import of a constant"));

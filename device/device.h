@@ -107,7 +107,8 @@ class MemoryPool {
   std::unique_ptr<Impl> impl_;
 };
 
-/// A host tensor as device memory: its own bytes where the device can use them, else a copy. Keeps the tensor's owner.
+/// A host tensor as device memory: its own bytes where the device can use them, else a copy. Keeps the
+/// tensor's owner.
 class Constant {
  public:
   Constant(Constant&& other) noexcept;

@@ -12,12 +12,15 @@ auto lower_bound(auto& items, std::string_view name) {
                           [](const auto& item, std::string_view key) { return item.first < key; });
 }
 
-bool same_bits(double a, double b) { return std::bit_cast<std::uint64_t>(a) == std::bit_cast<std::uint64_t>(b); }
+bool same_bits(double a, double b) {
+  return std::bit_cast<std::uint64_t>(a) == std::bit_cast<std::uint64_t>(b);
+}
 
 }  // namespace
 
 std::string_view name_of(AttributeKind kind) {
-  constexpr std::string_view kNames[] = {"integer", "real", "text", "integers", "reals", "dims", "dtype", "tensor"};
+  constexpr std::string_view kNames[] = {"integer", "real", "text",  "integers",
+                                         "reals",   "dims", "dtype", "tensor"};
   return kNames[static_cast<std::size_t>(kind)];
 }
 
@@ -64,8 +67,9 @@ bool same(const Attribute& a, const Attribute& b) {
 }
 
 bool operator==(const Attributes& a, const Attributes& b) {
-  return std::equal(a.items_.begin(), a.items_.end(), b.items_.begin(), b.items_.end(),
-                    [](const auto& x, const auto& y) { return x.first == y.first && same(x.second, y.second); });
+  return std::equal(
+      a.items_.begin(), a.items_.end(), b.items_.begin(), b.items_.end(),
+      [](const auto& x, const auto& y) { return x.first == y.first && same(x.second, y.second); });
 }
 
 }  // namespace diji

@@ -9,9 +9,9 @@
 
 namespace diji {
 
-/// Ranks and sizes of the inputs, in the order of graph.inputs(), against their declared shapes; symbols get their
-/// values; assumptions (graph.constraints()) are checked. Errors: mismatch, naming the input, the axis, what it is, what
-/// it may be, and for a symbol where its other value came from.
+/// Ranks and sizes of the inputs, in the order of graph.inputs(), against their declared shapes; symbols get
+/// their values; assumptions (graph.constraints()) are checked. Errors: mismatch, naming the input, the axis,
+/// what it is, what it may be, and for a symbol where its other value came from.
 Result<Bindings> bind_symbols(const Graph& graph, std::span<const StaticShape> shapes);
 
 /// The assumptions of a graph under given sizes. Errors: mismatch, with both sides and the reason.

@@ -48,7 +48,8 @@ ValueId Builder::scalar(DType dtype, double value) {
 ValueId Builder::primitive(Primitive which, Values inputs, Attributes attributes) {
   if (!ok()) return ValueId::none;
   const OpDef& op = op_of(which);
-  if (auto checked = check_call(graph_, {&op, inputs, attributes}); !checked) return fail_with(checked.error());
+  if (auto checked = check_call(graph_, {&op, inputs, attributes}); !checked)
+    return fail_with(checked.error());
   auto types = infer_primitive(graph_, which, inputs, attributes);
   if (!types) return fail_with(std::move(types).error());
   auto contents = propagate_contents(graph_, which, inputs, attributes, (*types)[0]);
@@ -83,7 +84,8 @@ ValueId Builder::reshape(ValueId x, Shape to) {
 
 ValueId Builder::transpose(ValueId x, Ints permutation) {
   bool identity = std::ssize(permutation) == rank(x);
-  for (std::size_t i = 0; i < permutation.size(); ++i) identity &= permutation[i] == static_cast<std::int64_t>(i);
+  for (std::size_t i = 0; i < permutation.size(); ++i)
+    identity &= permutation[i] == static_cast<std::int64_t>(i);
   if (identity) return x;
   return primitive(Primitive::transpose, {x}, {{"permutation", std::move(permutation)}});
 }
@@ -91,7 +93,8 @@ ValueId Builder::transpose(ValueId x, Ints permutation) {
 ValueId Builder::broadcast(ValueId x, Shape to) {
   if (!ok() || shape(x) == to) return x;
   if (rank(x) > std::ssize(to)) {
-    return fail(ErrorCode::mismatch, "a tensor of shape {} does not broadcast to {}", text_of(shape(x)), text_of(to));
+    return fail(ErrorCode::mismatch, "a tensor of shape {} does not broadcast to {}", text_of(shape(x)),
+                text_of(to));
   }
   Shape aligned(to.size() - shape(x).size(), Dim(1));
   aligned.insert(aligned.end(), shape(x).begin(), shape(x).end());
@@ -104,7 +107,8 @@ ValueId Builder::slice(ValueId x, Shape start, Shape size, Ints step) {
   const bool whole = size == shape(x) && std::ranges::all_of(start, [](const Dim& d) { return d.is(0); }) &&
                      std::ranges::all_of(step, [](std::int64_t s) { return s == 1; });
   if (whole) return x;
-  return primitive(Primitive::slice, {x}, {{"start", std::move(start)}, {"size", std::move(size)}, {"step", std::move(step)}});
+  return primitive(Primitive::slice, {x},
+                   {{"start", std::move(start)}, {"size", std::move(size)}, {"step", std::move(step)}});
 }
 
 ValueId Builder::concatenate(Values parts, std::int64_t along) {
@@ -115,7 +119,8 @@ ValueId Builder::concatenate(Values parts, std::int64_t along) {
 ValueId Builder::reduce(ValueId x, Reduction reduction, Ints axes) {
   if (axes.empty()) return x;
   std::ranges::sort(axes);
-  return primitive(Primitive::reduce, {x}, {{"axes", std::move(axes)}, {"kind", std::string(name_of(reduction))}});
+  return primitive(Primitive::reduce, {x},
+                   {{"axes", std::move(axes)}, {"kind", std::string(name_of(reduction))}});
 }
 
 ValueId Builder::dot_general(ValueId a, ValueId b, const DotDims& dims) {
@@ -138,7 +143,8 @@ ValueId Builder::convolution(ValueId x, ValueId w, const ConvolutionDims& dims) 
 Values Builder::call(const OpDef& op, Values inputs, Attributes attributes, std::string name) {
   const Values nothing(std::max<std::size_t>(op.outputs.size(), 1), ValueId::none);
   if (!ok()) return nothing;
-  if (const auto which = primitive_of(&op)) return {primitive(*which, std::move(inputs), std::move(attributes))};
+  if (const auto which = primitive_of(&op))
+    return {primitive(*which, std::move(inputs), std::move(attributes))};
   const OpCall call{&op, inputs, attributes};
   auto results = infer_call(graph_, call);
   if (!results) {
@@ -152,7 +158,10 @@ Values Builder::call(const OpDef& op, Values inputs, Attributes attributes, std:
     contents.push_back(std::move(value.contents));
   }
   return graph_
-      .add_node({.op = &op, .inputs = std::move(inputs), .attributes = std::move(attributes), .name = std::move(name)},
+      .add_node({.op = &op,
+                 .inputs = std::move(inputs),
+                 .attributes = std::move(attributes),
+                 .name = std::move(name)},
                 std::move(types), std::move(contents))
       .outputs;
 }
@@ -188,11 +197,12 @@ Shape Builder::broadcast_shapes(const Shape& a, const Shape& b, std::string_view
     } else if (left.is(1)) {
       result[i] = right;
     } else if (const Bounds gap = (left - right).bounds(); gap.min > 0 || gap.max < 0) {
-      fail(ErrorCode::mismatch, "{}: shapes {} and {} do not broadcast: {} and {} on axis {}", why, text_of(a), text_of(b),
-           left.text(), right.text(), i);
+      fail(ErrorCode::mismatch, "{}: shapes {} and {} do not broadcast: {} and {} on axis {}", why,
+           text_of(a), text_of(b), left.text(), right.text(), i);
     } else {
       // Two sizes that may or may not be equal: taken as equal (neither as 1), which every run checks.
-      graph_.require({Constraint::Kind::equal, left, right, fmt::format("{}: axis {} of {} and {}", why, i, text_of(a), text_of(b))});
+      graph_.require({Constraint::Kind::equal, left, right,
+                      fmt::format("{}: axis {} of {} and {}", why, i, text_of(a), text_of(b))});
       result[i] = left.constant() ? left : right;
     }
   }
@@ -238,7 +248,8 @@ Result<void> check_call(const Graph& graph, const OpCall& call) {
   for (std::size_t i = 0; i < std::max(call.inputs.size(), op.inputs.size()); ++i) {
     const Operand* operand = operand_at(op, i);
     if (operand == nullptr) {
-      return bad_call(op, fmt::format("{} inputs given, at most {} taken", call.inputs.size(), op.inputs.size()));
+      return bad_call(op,
+                      fmt::format("{} inputs given, at most {} taken", call.inputs.size(), op.inputs.size()));
     }
     const ValueId id = i < call.inputs.size() ? call.inputs[i] : ValueId::none;
     if (id == ValueId::none) {
@@ -257,8 +268,8 @@ Result<void> check_call(const Graph& graph, const OpCall& call) {
     if (operand->type == "any") continue;
     const auto [known, first] = types.emplace(operand->type, dtype);
     if (!first && known->second != dtype) {
-      return bad_call(op, fmt::format("input '{}' is {}, another of the same type is {}", operand->name, name_of(dtype),
-                                      name_of(known->second)));
+      return bad_call(op, fmt::format("input '{}' is {}, another of the same type is {}", operand->name,
+                                      name_of(dtype), name_of(known->second)));
     }
   }
   return check_attributes(call);
@@ -287,7 +298,8 @@ Result<std::vector<Value>> infer_call(const Graph& graph, const OpCall& call) {
     Error& error = status.error();
     if (error.op.empty() || error.op.starts_with("prim.")) error.op = std::string(call.op->name);
     // Users know the operator, not the primitive inside; and its name stands once.
-    if (error.message.starts_with("prim.") || error.message.starts_with(fmt::format("{}: ", call.op->name))) error.message.erase(0, error.message.find(": ") + 2);
+    if (error.message.starts_with("prim.") || error.message.starts_with(fmt::format("{}: ", call.op->name)))
+      error.message.erase(0, error.message.find(": ") + 2);
     return in_context(call.op->name, std::move(error));
   }
   std::vector<Value> results;

@@ -1,4 +1,5 @@
-// Builder: appends nodes with inferred types. The first error sticks, so that a decomposition reads like its formula.
+// Builder: appends nodes with inferred types. The first error sticks, so that a decomposition reads like its
+// formula.
 #pragma once
 
 #include "graph/graph.h"
@@ -12,8 +13,8 @@
 
 namespace diji {
 
-/// After an error every further call returns ValueId::none and changes nothing; ask status() at the end. Shape
-/// arguments may be symbolic throughout.
+/// After an error every further call returns ValueId::none and changes nothing; ask status() at the end.
+/// Shape arguments may be symbolic throughout.
 class Builder {
  public:
   explicit Builder(Graph& graph) : graph_(graph) {}
@@ -50,7 +51,8 @@ class Builder {
   ValueId exp(ValueId x) { return map(Primitive::exp, {x}); }
   ValueId tanh(ValueId x) { return map(Primitive::tanh, {x}); }
   ValueId sqrt(ValueId x) { return map(Primitive::sqrt, {x}); }
-  /// A scalar map; operands are broadcast together first (NumPy's rule: aligned at the right, size 1 stretches).
+  /// A scalar map; operands are broadcast together first (NumPy's rule: aligned at the right, size 1
+  /// stretches).
   ValueId map(Primitive primitive, std::initializer_list<ValueId> operands);
   ValueId convert(ValueId x, DType dtype);
   /// An integer tensor of shape [n] with these elements.
@@ -69,7 +71,8 @@ class Builder {
   ValueId fusion(Graph body, Values inputs);
   ValueId primitive(Primitive primitive, Values inputs, Attributes attributes);
 
-  /// Any operator: operands and attributes are checked against the record, types inferred by decomposing on types.
+  /// Any operator: operands and attributes are checked against the record, types inferred by decomposing on
+  /// types.
   Values call(const OpDef& op, Values inputs, Attributes attributes, std::string name = "");
 
   /// Axis counted from the end when negative. Error: out of range, naming operator, axis and rank.

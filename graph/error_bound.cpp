@@ -25,8 +25,9 @@ double subnormal_step(DType dtype) {
 }
 
 std::vector<double> as_doubles(const Array& array) {
-  return std::visit([](const auto& elements) { return std::vector<double>(elements.begin(), elements.end()); },
-                    array.elements);
+  return std::visit(
+      [](const auto& elements) { return std::vector<double>(elements.begin(), elements.end()); },
+      array.elements);
 }
 
 // Sums of 16-bit floats run in f32 and are rounded once at the end.
@@ -56,15 +57,16 @@ double largest(DType dtype) {
   });
 }
 
-// An operand whose kernel value may have overflowed to infinity (a float) or wrapped (an integer) while the truth did not
-// bounds nothing that is computed from it. Not a number is no bound either.
+// An operand whose kernel value may have overflowed to infinity (a float) or wrapped (an integer) while the
+// truth did not bounds nothing that is computed from it. Not a number is no bound either.
 std::vector<double> usable(const Array& array, const std::vector<double>& bound) {
   const auto values = as_doubles(array);
   const double limit = largest(array.dtype);
   const bool floating = is_floating(array.dtype);
   std::vector<double> out(bound);
   for (std::size_t i = 0; i < out.size(); ++i) {
-    const bool may_leave = std::isfinite(values[i]) && std::fabs(values[i]) + out[i] > limit && (floating || out[i] > 0);
+    const bool may_leave =
+        std::isfinite(values[i]) && std::fabs(values[i]) + out[i] > limit && (floating || out[i] > 0);
     if (may_leave || std::isnan(out[i])) out[i] = kInfinity;
   }
   return out;
@@ -74,8 +76,8 @@ struct Operand {
   double value, error;
 };
 
-// An error of 0 stays 0 whatever it is multiplied with, an unbounded one stays unbounded: where nothing is known of an
-// operand, it may be infinite, and 0 times it NaN.
+// An error of 0 stays 0 whatever it is multiplied with, an unbounded one stays unbounded: where nothing is
+// known of an operand, it may be infinite, and 0 times it NaN.
 double times(double value, double error) {
   if (error == 0 || std::isinf(error)) return error;
   return std::fabs(value) * error;
@@ -89,7 +91,7 @@ double with_rounding(double propagated, double result, double u) {
 
 double divide_error(Operand a, Operand b, double result, double u) {
   const double smallest = std::fabs(b.value) - b.error;
-  if (smallest <= 0) return a.error == 0 && b.error == 0 ? with_rounding(0, result, u) : kInfinity;
+  if (!(smallest > 0)) return a.error == 0 && b.error == 0 ? with_rounding(0, result, u) : kInfinity;
   const double propagated = (a.error + times(result, b.error)) / smallest;
   const double truncation = u == 0 && propagated > 0 ? 1 : 0;  // of an integer quotient, to either side
   return with_rounding(propagated, result, u) + truncation;
@@ -97,14 +99,15 @@ double divide_error(Operand a, Operand b, double result, double u) {
 
 double sqrt_error(Operand x, double result, double u) {
   if (x.error == 0) return with_rounding(0, result, u);
-  if (x.value - x.error < 0) return kInfinity;  // the kernel's operand may lie below zero
+  if (!(x.value - x.error >= 0)) return kInfinity;                 // the kernel's operand may lie below zero
   const double apart = result + std::sqrt(x.value - x.error);  // |√x − √y| = |x − y| / (√x + √y)
   return with_rounding(apart > 0 ? x.error / apart : std::sqrt(x.error), result, u);
 }
 
 // Error of a NaN: none when it is there for certain, else nothing is known.
 double nan_error(Primitive primitive, Operand a, Operand b) {
-  const bool certain = (a.error == 0 && b.error == 0) || (std::isnan(a.value) && a.error == 0) || (std::isnan(b.value) && b.error == 0) ||
+  const bool certain = (a.error == 0 && b.error == 0) || (std::isnan(a.value) && a.error == 0) ||
+                       (std::isnan(b.value) && b.error == 0) ||
                        (primitive == Primitive::sqrt && a.value + a.error < 0);
   return certain ? 0 : kInfinity;
 }
@@ -114,13 +117,17 @@ double map_error(Primitive primitive, Operand a, Operand b, double result, doubl
   switch (primitive) {
     case Primitive::add:
     case Primitive::subtract: return with_rounding(a.error + b.error, result, u);
-    case Primitive::multiply: return with_rounding(times(a.value, b.error) + times(b.value, a.error) + times(a.error, b.error), result, u);
+    case Primitive::multiply:
+      return with_rounding(times(a.value, b.error) + times(b.value, a.error) + times(a.error, b.error),
+                           result, u);
     case Primitive::divide: return divide_error(a, b, result, u);
     case Primitive::maximum: return std::max(a.error, b.error);
-    case Primitive::exp: return with_rounding(with_rounding(times(result, std::expm1(a.error)), result, u), result, u);
+    case Primitive::exp:
+      return with_rounding(with_rounding(times(result, std::expm1(a.error)), result, u), result, u);
     case Primitive::tanh: return with_rounding(with_rounding(a.error, result, u), result, u);  // |tanh'| ≤ 1
     case Primitive::sqrt: return sqrt_error(a, result, u);
-    case Primitive::equal: return a.error + b.error > 0 && !(std::fabs(a.value - b.value) > a.error + b.error) ? 1 : 0;
+    case Primitive::equal:
+      return a.error + b.error > 0 && !(std::fabs(a.value - b.value) > a.error + b.error) ? 1 : 0;
     default: return 0;
   }
 }
@@ -135,8 +142,8 @@ std::vector<double> map_bound(const ReferenceCall& call, std::span<const std::ve
   return out;
 }
 
-std::vector<double> convert_bound(const ReferenceCall& call, const std::vector<double>& input, const std::vector<double>& result,
-                                  double u) {
+std::vector<double> convert_bound(const ReferenceCall& call, const std::vector<double>& input,
+                                  const std::vector<double>& result, double u) {
   std::vector<double> out(input);
   const auto values = as_doubles(*call.inputs[0]);
   const bool wraps = !is_floating(call.inputs[0]->dtype) && is_integer(call.dtype);
@@ -154,16 +161,18 @@ std::vector<double> convert_bound(const ReferenceCall& call, const std::vector<d
   return out;
 }
 
-// Of a sum of `depth` terms: `errors` and `magnitude` are the sums over the terms. Partial sums that may overflow promise
-// nothing.
+// Of a sum of `depth` terms: `errors` and `magnitude` are the sums over the terms. Partial sums that may
+// overflow promise nothing.
 double sum_error(double errors, double magnitude, double depth, double u, DType dtype) {
   if (!is_floating(dtype)) return errors;
   const bool runs_in_f32 = dtype == DType::f16 || dtype == DType::bf16;
   if (!(magnitude <= largest(runs_in_f32 ? DType::f32 : dtype))) return kInfinity;
-  return errors + times(gamma(depth, u), magnitude) + depth * subnormal_step(runs_in_f32 ? DType::f32 : dtype);
+  return errors + times(gamma(depth, u), magnitude) +
+         depth * subnormal_step(runs_in_f32 ? DType::f32 : dtype);
 }
 
-std::vector<double> reduce_bound(const ReferenceCall& call, const std::vector<double>& input, std::size_t count, double u) {
+std::vector<double> reduce_bound(const ReferenceCall& call, const std::vector<double>& input,
+                                 std::size_t count, double u) {
   const bool sum = call.attributes.get_or("kind", std::string{}) == "sum";
   const auto targets = reduce_targets(call);
   const auto values = as_doubles(*call.inputs[0]);
@@ -183,7 +192,8 @@ std::vector<double> reduce_bound(const ReferenceCall& call, const std::vector<do
   return errors;
 }
 
-std::vector<double> dot_bound(const ReferenceCall& call, std::span<const std::vector<double>* const> bounds, double u) {
+std::vector<double> dot_bound(const ReferenceCall& call, std::span<const std::vector<double>* const> bounds,
+                              double u) {
   const auto a = as_doubles(*call.inputs[0]), b = as_doubles(*call.inputs[1]);
   const DotWalk walk = dot_walk(call);
   std::vector<double> out(walk.lhs_start.size());
@@ -202,8 +212,9 @@ std::vector<double> dot_bound(const ReferenceCall& call, std::span<const std::ve
   return out;
 }
 
-std::vector<double> convolution_bound(const ReferenceCall& call, std::span<const std::vector<double>* const> bounds,
-                                      std::size_t count, double u) {
+std::vector<double> convolution_bound(const ReferenceCall& call,
+                                      std::span<const std::vector<double>* const> bounds, std::size_t count,
+                                      double u) {
   const auto &x = call.inputs[0]->doubles(), &w = call.inputs[1]->doubles();
   std::vector<double> propagated(count, 0.0), magnitude(count, 0.0);
   for_each_product(call, [&](std::int64_t element, std::int64_t source, std::int64_t weight) {
@@ -213,8 +224,10 @@ std::vector<double> convolution_bound(const ReferenceCall& call, std::span<const
     propagated[static_cast<std::size_t>(element)] += term;
     magnitude[static_cast<std::size_t>(element)] += std::fabs(x[s] * w[k]) + term;
   });
-  const auto terms = static_cast<double>(w.size()) / static_cast<double>(std::max<std::int64_t>(call.inputs[1]->shape[0], 1));
-  for (std::size_t i = 0; i < count; ++i) propagated[i] = sum_error(propagated[i], magnitude[i], terms, u, call.dtype);
+  const auto terms = static_cast<double>(w.size()) /
+                     static_cast<double>(std::max<std::int64_t>(call.inputs[1]->shape[0], 1));
+  for (std::size_t i = 0; i < count; ++i)
+    propagated[i] = sum_error(propagated[i], magnitude[i], terms, u, call.dtype);
   return propagated;
 }
 
@@ -226,7 +239,8 @@ Result<std::vector<double>> moved(const ReferenceCall& call, const std::vector<d
 }
 
 // The bounds are laid out as the values are: concatenated as an array of doubles.
-Result<std::vector<double>> concatenated(const ReferenceCall& call, std::span<const std::vector<double>* const> bounds) {
+Result<std::vector<double>> concatenated(const ReferenceCall& call,
+                                         std::span<const std::vector<double>* const> bounds) {
   std::vector<Array> arrays;
   std::vector<const Array*> inputs;
   arrays.reserve(bounds.size());
@@ -234,7 +248,8 @@ Result<std::vector<double>> concatenated(const ReferenceCall& call, std::span<co
     arrays.push_back({.dtype = DType::f64, .shape = call.inputs[i]->shape, .elements = *bounds[i]});
     inputs.push_back(&arrays.back());
   }
-  const Array result = TRY(reference({call.primitive, inputs, call.attributes, DType::f64, call.shape, call.bindings}));
+  const Array result =
+      TRY(reference({call.primitive, inputs, call.attributes, DType::f64, call.shape, call.bindings}));
   return result.doubles();
 }
 
@@ -244,7 +259,8 @@ double unit_roundoff(DType dtype) {
   return std::ldexp(1.0, -info(dtype).mantissa_bits - 1) + std::ldexp(1.0, -53);
 }
 
-Result<std::vector<double>> error_bound(const ReferenceCall& call, std::span<const std::vector<double>* const> given_bounds,
+Result<std::vector<double>> error_bound(const ReferenceCall& call,
+                                        std::span<const std::vector<double>* const> given_bounds,
                                         const Array& result) {
   const bool moves = is_view(call.primitive) || call.primitive == Primitive::concatenate;
   std::vector<std::vector<double>> bounds;
@@ -273,17 +289,21 @@ Result<std::vector<double>> error_bound(const ReferenceCall& call, std::span<con
       default: return map_bound(call, input_bounds, values, u);
     }
   }());
-  const bool sums = call.primitive == Primitive::dot_general || call.primitive == Primitive::convolution ||
-                    (call.primitive == Primitive::reduce && call.attributes.get_or("kind", std::string{}) == "sum");
+  const bool sums =
+      call.primitive == Primitive::dot_general || call.primitive == Primitive::convolution ||
+      (call.primitive == Primitive::reduce && call.attributes.get_or("kind", std::string{}) == "sum");
   if (sums) round_sums(bound, values, call.dtype);
   if (floating && !moves && call.primitive != Primitive::maximum) {
     for (double& b : bound) b += subnormal_step(call.dtype);
   }
+  // Infinities on both sides of a rule (∞ − ∞, ∞ / ∞) leave nothing known.
+  for (double& b : bound) b = std::isnan(b) ? kInfinity : b;
   // Integers that come from floats and may wrap on either side.
   if (is_integer(call.dtype) && !moves && call.primitive != Primitive::convert) {
     const double low = is_signed_integer(call.dtype) ? -largest(call.dtype) - 1 : 0;
     for (std::size_t i = 0; i < bound.size(); ++i) {
-      if (bound[i] > 0 && (values[i] - bound[i] < low || values[i] + bound[i] > largest(call.dtype))) bound[i] = kInfinity;
+      if (bound[i] > 0 && (values[i] - bound[i] < low || values[i] + bound[i] > largest(call.dtype)))
+        bound[i] = kInfinity;
     }
   }
   return bound;

@@ -1,4 +1,5 @@
-// How far from the truth a correct kernel may be: rounding errors propagated through each primitive, proved, not tuned.
+// How far from the truth a correct kernel may be: rounding errors propagated through each primitive, proved,
+// not tuned.
 #pragma once
 
 #include "graph/reference.h"
@@ -13,14 +14,19 @@ namespace diji {
 /// The kernel is assumed to round like this, with u the unit roundoff of the dtype (2^-24 for f32):
 ///  - add, subtract, multiply, divide, sqrt, convert: correctly rounded, |error| ≤ u·|result|;
 ///  - exp, tanh: within 1 ULP, |error| ≤ 2u·|result|;
-///  - sums and dot products of d terms, in any order, fused or not: |error| ≤ γ(d)·Σ|terms| with γ(d) = d·u/(1 − d·u)
-///    (Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed., section 3.1 and theorem 4.2); 16-bit floats sum
-///    in f32 and are rounded once at the end;
-///  - a float that may have overflowed, or an integer that may have wrapped, bounds nothing computed from it; an infinity
-///    or NaN that follows from exact operands has the bound of the rest, one that may come from rounding has none;
+///  - sums and dot products of d terms, in any order, fused or not: |error| ≤ γ(d)·Σ|terms| with γ(d) =
+///  d·u/(1 − d·u)
+///    (Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed., section 3.1 and theorem 4.2); 16-bit
+///    floats sum in f32 and are rounded once at the end;
+///  - a float that may have overflowed, or an integer that may have wrapped, bounds nothing computed from it;
+///  an infinity
+///    or NaN that follows from exact operands has the bound of the rest, one that may come from rounding has
+///    none;
 ///  - results below the smallest normal number may lose the difference to a subnormal step.
-/// u is widened by 2^-53 because the oracle itself rounds to double. Integers have bound 0 unless they come from floats.
-Result<std::vector<double>> error_bound(const ReferenceCall& call, std::span<const std::vector<double>* const> input_bounds,
+/// u is widened by 2^-53 because the oracle itself rounds to double. Integers have bound 0 unless they come
+/// from floats.
+Result<std::vector<double>> error_bound(const ReferenceCall& call,
+                                        std::span<const std::vector<double>* const> input_bounds,
                                         const Array& result);
 
 /// Unit roundoff of a floating dtype as used above.

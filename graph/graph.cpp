@@ -16,7 +16,9 @@ bool proved(const Constraint& c) {
 
 }  // namespace
 
-std::string text_of(const Type& type) { return fmt::format("{}{}", name_of(type.dtype), text_of(type.shape)); }
+std::string text_of(const Type& type) {
+  return fmt::format("{}{}", name_of(type.dtype), text_of(type.shape));
+}
 
 std::map<std::string, Bounds, std::less<>> Graph::symbols() const {
   std::map<std::string, Bounds, std::less<>> result;
@@ -78,12 +80,15 @@ std::optional<Shape> contents_of(const Graph& graph, ValueId id) {
   if (id == ValueId::none) return std::nullopt;
   const Value& value = graph.value(id);
   if (value.contents) return value.contents;
-  if (value.constant == nullptr || is_floating(value.constant->dtype()) || value.constant->count() > kContentsMax) {
+  if (value.constant == nullptr || is_floating(value.constant->dtype()) ||
+      value.constant->count() > kContentsMax) {
     return std::nullopt;
   }
   const Ints elements = value.constant->as_int64();
   // An unsigned number that is no int64 is no size either.
-  if (value.constant->dtype() == DType::u64 && std::ranges::any_of(elements, [](std::int64_t e) { return e < 0; })) return std::nullopt;
+  if (value.constant->dtype() == DType::u64 &&
+      std::ranges::any_of(elements, [](std::int64_t e) { return e < 0; }))
+    return std::nullopt;
   return Shape(elements.begin(), elements.end());
 }
 

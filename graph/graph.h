@@ -31,7 +31,8 @@ struct Value {
   NodeId producer = NodeId::none;  ///< none: a graph input or a constant
   std::uint32_t output = 0;        ///< which output of the producer
   std::shared_ptr<const HostTensor> constant;
-  /// Elements of a small integer tensor as expressions, row-major: shapes, axes and pads stay exact under symbolic sizes.
+  /// Elements of a small integer tensor as expressions, row-major: shapes, axes and pads stay exact under
+  /// symbolic sizes.
   std::optional<Shape> contents;
 };
 
@@ -58,8 +59,9 @@ struct Constraint {
   bool operator==(const Constraint&) const = default;
 };
 
-/// Nodes stand in topological order: a node's inputs are inputs, constants or outputs of earlier nodes. Built through
-/// Builder, rebuilt by passes; verify() proves the rules. Copies are cheap enough (constants are shared).
+/// Nodes stand in topological order: a node's inputs are inputs, constants or outputs of earlier nodes. Built
+/// through Builder, rebuilt by passes; verify() proves the rules. Copies are cheap enough (constants are
+/// shared).
 class Graph {
  public:
   std::string name = "graph";
@@ -83,7 +85,9 @@ class Graph {
   /// Appends the node; its outputs become values of these types.
   const Node& add_node(Node node, std::vector<Type> types, std::vector<std::optional<Shape>> contents = {});
   /// What the elements of an input are known to be.
-  void set_contents(ValueId id, std::optional<Shape> contents) { values_[index(id)].contents = std::move(contents); }
+  void set_contents(ValueId id, std::optional<Shape> contents) {
+    values_[index(id)].contents = std::move(contents);
+  }
   /// Kept once, and not at all when the bounds prove it.
   void require(Constraint constraint);
   /// Leaves none.

@@ -16,7 +16,8 @@ std::unexpected<Error> wrong(Primitive primitive, std::string_view sentence) {
 }
 
 // Equal now, or equal as far as one can know and checked at every run.
-Result<void> require_equal(Graph& graph, Primitive primitive, const Dim& a, const Dim& b, std::string_view what) {
+Result<void> require_equal(Graph& graph, Primitive primitive, const Dim& a, const Dim& b,
+                           std::string_view what) {
   if (a == b) return {};
   const Bounds difference = (a - b).bounds();
   if (difference.min > 0 || difference.max < 0) {
@@ -26,7 +27,8 @@ Result<void> require_equal(Graph& graph, Primitive primitive, const Dim& a, cons
   return {};
 }
 
-Result<void> require_less_equal(Graph& graph, Primitive primitive, const Dim& a, const Dim& b, std::string_view what) {
+Result<void> require_less_equal(Graph& graph, Primitive primitive, const Dim& a, const Dim& b,
+                                std::string_view what) {
   if ((b - a).bounds().max < 0) {
     return wrong(primitive, fmt::format("{}: {} is more than {}", what, a.text(), b.text()));
   }
@@ -47,7 +49,8 @@ Result<void> check_sizes(Primitive primitive, const Shape& shape) {
 Result<void> check_shape(Graph& graph, Primitive primitive, const Shape& shape) {
   TRY(check_sizes(primitive, shape));
   for (const Dim& dim : shape) {
-    graph.require({Constraint::Kind::less_equal, 0, dim, fmt::format("{}: a size of {}", op_of(primitive).name, text_of(shape))});
+    graph.require({Constraint::Kind::less_equal, 0, dim,
+                   fmt::format("{}: a size of {}", op_of(primitive).name, text_of(shape))});
   }
   return {};
 }
@@ -83,7 +86,8 @@ struct Inference {
         return wrong(primitive, fmt::format("operands {} and {} differ", text_of(first), text_of(other)));
       }
       for (std::size_t axis = 0; axis < first.shape.size(); ++axis) {
-        TRY(require_equal(graph, primitive, first.shape[axis], other.shape[axis], fmt::format("sizes of axis {}", axis)));
+        TRY(require_equal(graph, primitive, first.shape[axis], other.shape[axis],
+                          fmt::format("sizes of axis {}", axis)));
       }
     }
     if (primitive == Primitive::equal) return Type{DType::boolean, first.shape};
@@ -104,7 +108,8 @@ struct Inference {
     const Type x = in(0);
     const Ints permutation = attributes.get_or("permutation", Ints{});
     if (permutation.size() != x.shape.size()) {
-      return wrong(primitive, fmt::format("{} axes permuted for a tensor of {}", permutation.size(), x.shape.size()));
+      return wrong(primitive,
+                   fmt::format("{} axes permuted for a tensor of {}", permutation.size(), x.shape.size()));
     }
     TRY(check_axes(primitive, permutation, std::ssize(x.shape), "axis"));
     Shape shape;
@@ -132,7 +137,8 @@ struct Inference {
     const Shape size = attributes.get_or("size", Shape{});
     const Ints step = attributes.get_or("step", Ints{});
     if (start.size() != x.shape.size() || size.size() != start.size() || step.size() != start.size()) {
-      return wrong(primitive, fmt::format("start, size and step need one entry for each of {} axes", x.shape.size()));
+      return wrong(primitive,
+                   fmt::format("start, size and step need one entry for each of {} axes", x.shape.size()));
     }
     TRY(check_shape(graph, primitive, size));
     for (std::size_t axis = 0; axis < start.size(); ++axis) {
@@ -142,7 +148,8 @@ struct Inference {
       const Dim& high = step[axis] > 0 ? last : start[axis];
       if (size[axis].is(0)) continue;
       TRY(require_less_equal(graph, primitive, 0, low, fmt::format("first element of axis {}", axis)));
-      TRY(require_less_equal(graph, primitive, high + 1, x.shape[axis], fmt::format("last element of axis {}", axis)));
+      TRY(require_less_equal(graph, primitive, high + 1, x.shape[axis],
+                             fmt::format("last element of axis {}", axis)));
     }
     return Type{x.dtype, size};
   }
@@ -158,7 +165,8 @@ struct Inference {
       }
       for (std::size_t a = 0; a < part.shape.size(); ++a) {
         if (static_cast<std::int64_t>(a) == axis) continue;
-        TRY(require_equal(graph, primitive, result.shape[a], part.shape[a], fmt::format("sizes of axis {}", a)));
+        TRY(require_equal(graph, primitive, result.shape[a], part.shape[a],
+                          fmt::format("sizes of axis {}", a)));
       }
       Dim& size = result.shape[static_cast<std::size_t>(axis)];
       size = size + part.shape[static_cast<std::size_t>(axis)];
@@ -176,7 +184,8 @@ struct Inference {
     }
     Shape shape;
     for (std::size_t axis = 0; axis < x.shape.size(); ++axis) {
-      if (std::ranges::find(axes, static_cast<std::int64_t>(axis)) == axes.end()) shape.push_back(x.shape[axis]);
+      if (std::ranges::find(axes, static_cast<std::int64_t>(axis)) == axes.end())
+        shape.push_back(x.shape[axis]);
     }
     return Type{x.dtype, shape};
   }
@@ -184,8 +193,10 @@ struct Inference {
   Result<Type> dot_general() const {
     const Type a = in(0), b = in(1);
     const DotDims dims = dot_dims(attributes);
-    if (a.dtype != b.dtype) return wrong(primitive, fmt::format("{} and {} differ in dtype", text_of(a), text_of(b)));
-    if (dims.lhs_batch.size() != dims.rhs_batch.size() || dims.lhs_contracting.size() != dims.rhs_contracting.size()) {
+    if (a.dtype != b.dtype)
+      return wrong(primitive, fmt::format("{} and {} differ in dtype", text_of(a), text_of(b)));
+    if (dims.lhs_batch.size() != dims.rhs_batch.size() ||
+        dims.lhs_contracting.size() != dims.rhs_contracting.size()) {
       return wrong(primitive, "both sides need equally many batch and contracting axes");
     }
     Ints lhs = dims.lhs_batch, rhs = dims.rhs_batch;
@@ -197,11 +208,14 @@ struct Inference {
     for (std::size_t i = 0; i < lhs.size(); ++i) {
       const Dim& left = a.shape[static_cast<std::size_t>(lhs[i])];
       const Dim& right = b.shape[static_cast<std::size_t>(rhs[i])];
-      TRY(require_equal(graph, primitive, left, right, i < dims.lhs_batch.size() ? "batch sizes" : "contracted sizes"));
+      TRY(require_equal(graph, primitive, left, right,
+                        i < dims.lhs_batch.size() ? "batch sizes" : "contracted sizes"));
       if (i < dims.lhs_batch.size()) shape.push_back(left);
     }
-    for (const std::int64_t axis : dims.lhs_free(std::ssize(a.shape))) shape.push_back(a.shape[static_cast<std::size_t>(axis)]);
-    for (const std::int64_t axis : dims.rhs_free(std::ssize(b.shape))) shape.push_back(b.shape[static_cast<std::size_t>(axis)]);
+    for (const std::int64_t axis : dims.lhs_free(std::ssize(a.shape)))
+      shape.push_back(a.shape[static_cast<std::size_t>(axis)]);
+    for (const std::int64_t axis : dims.rhs_free(std::ssize(b.shape)))
+      shape.push_back(b.shape[static_cast<std::size_t>(axis)]);
     return Type{a.dtype, shape};
   }
 
@@ -209,20 +223,26 @@ struct Inference {
     const Type x = in(0), w = in(1);
     const ConvolutionDims dims = convolution_dims(attributes);
     const std::size_t spatial = dims.strides.size();
-    if (x.dtype != w.dtype) return wrong(primitive, fmt::format("{} and {} differ in dtype", text_of(x), text_of(w)));
+    if (x.dtype != w.dtype)
+      return wrong(primitive, fmt::format("{} and {} differ in dtype", text_of(x), text_of(w)));
     if (spatial == 0 || x.shape.size() != spatial + 2 || w.shape.size() != spatial + 2 ||
-        dims.dilations.size() != spatial || dims.pads_low.size() != spatial || dims.pads_high.size() != spatial) {
-      return wrong(primitive, fmt::format("x {}, w {} and {} spatial axes do not fit", text_of(x), text_of(w), spatial));
+        dims.dilations.size() != spatial || dims.pads_low.size() != spatial ||
+        dims.pads_high.size() != spatial) {
+      return wrong(primitive,
+                   fmt::format("x {}, w {} and {} spatial axes do not fit", text_of(x), text_of(w), spatial));
     }
     if (dims.groups < 1) return wrong(primitive, "groups must be at least 1");
-    TRY(require_equal(graph, primitive, x.shape[1], w.shape[1] * Dim(dims.groups), "channels of x and of w · groups"));
+    TRY(require_equal(graph, primitive, x.shape[1], w.shape[1] * Dim(dims.groups),
+                      "channels of x and of w · groups"));
     TRY(require_equal(graph, primitive, mod(w.shape[0], Dim(dims.groups)), 0, "filters modulo groups"));
     Shape shape = {x.shape[0], w.shape[0]};
     for (std::size_t i = 0; i < spatial; ++i) {
-      if (dims.strides[i] < 1 || dims.dilations[i] < 1) return wrong(primitive, "strides and dilations are at least 1");
+      if (dims.strides[i] < 1 || dims.dilations[i] < 1)
+        return wrong(primitive, "strides and dilations are at least 1");
       const Dim reach = Dim(dims.dilations[i]) * (w.shape[i + 2] - 1) + 1;
       const Dim padded = x.shape[i + 2] + Dim(dims.pads_low[i]) + Dim(dims.pads_high[i]);
-      TRY(require_less_equal(graph, primitive, reach, padded, fmt::format("kernel size of spatial axis {}", i)));
+      TRY(require_less_equal(graph, primitive, reach, padded,
+                             fmt::format("kernel size of spatial axis {}", i)));
       shape.push_back(floor_div(padded - reach, Dim(dims.strides[i])) + 1);
     }
     TRY(check_sizes(primitive, shape));  // not negative, since the kernel fits
@@ -232,7 +252,8 @@ struct Inference {
   Result<Type> dims() const {
     const auto elements = attributes.get_or("elements", Shape{});
     const auto dtype = attributes.get_or("dtype", DType::i64);
-    if (!contains(kIndex, dtype)) return wrong(primitive, fmt::format("dtype {} is neither i32 nor i64", name_of(dtype)));
+    if (!contains(kIndex, dtype))
+      return wrong(primitive, fmt::format("dtype {} is neither i32 nor i64", name_of(dtype)));
     for (const Dim& element : elements) {
       if (!element.is_valid()) return wrong(primitive, "an element is not an integer of 64 bits");
     }
@@ -292,7 +313,8 @@ std::int64_t largest(DType dtype) {
 
 std::int64_t smallest(DType dtype) { return is_signed_integer(dtype) ? -largest(dtype) - 1 : 0; }
 
-// A size that does not fit the narrower integer would wrap; the contents hold while it fits, which every run checks.
+// A size that does not fit the narrower integer would wrap; the contents hold while it fits, which every run
+// checks.
 std::optional<Shape> convert_contents(Graph& graph, const Shape& x, DType to) {
   if (!is_integer(to)) return std::nullopt;
   for (const Dim& element : x) {
@@ -332,7 +354,9 @@ std::optional<Shape> propagate_contents(Graph& graph, Primitive primitive, const
   const Shape& x = operands[0];
   switch (primitive) {
     case Primitive::reshape: return x;
-    case Primitive::convert: return is_integer(graph.type(inputs[0]).dtype) ? convert_contents(graph, x, result.dtype) : std::nullopt;
+    case Primitive::convert:
+      return is_integer(graph.type(inputs[0]).dtype) ? convert_contents(graph, x, result.dtype)
+                                                     : std::nullopt;
     case Primitive::slice: return slice_contents(x, attributes);
     case Primitive::transpose: return result.shape.size() <= 1 ? std::optional(x) : std::nullopt;
     case Primitive::broadcast: {
@@ -354,7 +378,8 @@ std::optional<Shape> propagate_contents(Graph& graph, Primitive primitive, const
     auto element = fold(primitive, x[i], operands[1][i]);
     // Elements that could leave the dtype would wrap at run time.
     if (!element || !element->is_valid()) return std::nullopt;
-    if (element->bounds().max > largest(result.dtype) || element->bounds().min < smallest(result.dtype)) return std::nullopt;
+    if (element->bounds().max > largest(result.dtype) || element->bounds().min < smallest(result.dtype))
+      return std::nullopt;
     folded.push_back(std::move(*element));
   }
   return folded;

@@ -31,7 +31,9 @@ class Interpreter {
     }
     for (const Node& node : graph_.nodes()) {
       auto done = this->node(node);
-      if (!done) return in_context(node.name.empty() ? node.op->name : std::string_view(node.name), std::move(done).error());
+      if (!done)
+        return in_context(node.name.empty() ? node.op->name : std::string_view(node.name),
+                          std::move(done).error());
     }
     std::vector<Cell> outputs;
     for (const Port& port : graph_.outputs()) outputs.push_back(*cell(port.value));
@@ -138,15 +140,18 @@ Result<HostTensor> widened(Array array) {
 
 }  // namespace
 
-Result<std::vector<HostTensor>> interpret(const Graph& graph, std::span<const HostTensor> inputs, Arithmetic arithmetic) {
+Result<std::vector<HostTensor>> interpret(const Graph& graph, std::span<const HostTensor> inputs,
+                                          Arithmetic arithmetic) {
   const bool typed = arithmetic == Arithmetic::typed;
   auto cells = TRY(run(graph, inputs, typed ? Mode::typed : Mode::oracle));
   std::vector<HostTensor> outputs;
-  for (Cell& cell : cells) outputs.push_back(TRY(typed ? tensor_of(cell.array) : widened(std::move(cell.array))));
+  for (Cell& cell : cells)
+    outputs.push_back(TRY(typed ? tensor_of(cell.array) : widened(std::move(cell.array))));
   return outputs;
 }
 
-Result<std::vector<BoundedTensor>> interpret_with_bounds(const Graph& graph, std::span<const HostTensor> inputs) {
+Result<std::vector<BoundedTensor>> interpret_with_bounds(const Graph& graph,
+                                                         std::span<const HostTensor> inputs) {
   auto cells = TRY(run(graph, inputs, Mode::bounded));
   std::vector<BoundedTensor> outputs;
   for (Cell& cell : cells) {

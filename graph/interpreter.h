@@ -1,4 +1,5 @@
-// The interpreter: runs any graph on the host, slowly and exactly. The truth for tests, and the constant folder.
+// The interpreter: runs any graph on the host, slowly and exactly. The truth for tests, and the constant
+// folder.
 #pragma once
 
 #include "base/host_tensor.h"
@@ -14,17 +15,20 @@ enum class Arithmetic : std::uint8_t {
   typed,   ///< floats are rounded to their dtype after each primitive: what constant folding may use
 };
 
-/// Outputs in the order of graph.outputs(). In oracle arithmetic floating outputs are f64. Composed operators run by
-/// their decomposition. Errors: sizes or dtypes that do not fit, data (a zero divisor), no memory.
-Result<std::vector<HostTensor>> interpret(const Graph& graph, std::span<const HostTensor> inputs, Arithmetic arithmetic);
+/// Outputs in the order of graph.outputs(). In oracle arithmetic floating outputs are f64. Composed operators
+/// run by their decomposition. Errors: sizes or dtypes that do not fit, data (a zero divisor), no memory.
+Result<std::vector<HostTensor>> interpret(const Graph& graph, std::span<const HostTensor> inputs,
+                                          Arithmetic arithmetic);
 
 /// The truth and how far from it an implementation may lie.
 struct BoundedTensor {
   HostTensor value;  ///< oracle arithmetic
-  HostTensor bound;  ///< f64, same shape: |kernel − value| ≤ bound for every kernel that rounds as graph/error_bound.h says
+  HostTensor bound;  ///< f64, same shape: |kernel − value| ≤ bound for every kernel that rounds as
+                     ///< graph/error_bound.h says
 };
 
 /// Oracle arithmetic with the rounding errors of the dtypes propagated through every primitive.
-Result<std::vector<BoundedTensor>> interpret_with_bounds(const Graph& graph, std::span<const HostTensor> inputs);
+Result<std::vector<BoundedTensor>> interpret_with_bounds(const Graph& graph,
+                                                         std::span<const HostTensor> inputs);
 
 }  // namespace diji

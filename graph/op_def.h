@@ -1,5 +1,5 @@
-// OpDef: one record says everything about an operator; inference, reference, tests, documentation and importers
-// derive from it. Records are constexpr data in ops/ (and graph/primitives.cpp for the closed set).
+// OpDef: one record says everything about an operator; inference, reference, tests, documentation and
+// importers derive from it. Records are constexpr data in ops/ (and graph/primitives.cpp for the closed set).
 #pragma once
 
 #include "base/dtype.h"
@@ -51,8 +51,19 @@ enum class OpKind : std::uint8_t {
 
 /// Which dtypes an operand may have, as a bit set over DType.
 enum DTypeSet : std::uint16_t {
-  kF64 = 1 << 0, kF32 = 1 << 1, kF16 = 1 << 2, kBF16 = 1 << 3, kI8 = 1 << 4, kU8 = 1 << 5, kI16 = 1 << 6,
-  kU16 = 1 << 7, kI32 = 1 << 8, kU32 = 1 << 9, kI64 = 1 << 10, kU64 = 1 << 11, kBool = 1 << 12,
+  kF64 = 1 << 0,
+  kF32 = 1 << 1,
+  kF16 = 1 << 2,
+  kBF16 = 1 << 3,
+  kI8 = 1 << 4,
+  kU8 = 1 << 5,
+  kI16 = 1 << 6,
+  kU16 = 1 << 7,
+  kI32 = 1 << 8,
+  kU32 = 1 << 9,
+  kI64 = 1 << 10,
+  kU64 = 1 << 11,
+  kBool = 1 << 12,
   kFloating = kF64 | kF32 | kF16 | kBF16,
   kInteger = kI8 | kU8 | kI16 | kU16 | kI32 | kU32 | kI64 | kU64,
   kNumeric = kFloating | kInteger,
@@ -65,9 +76,9 @@ enum class OperandMode : std::uint8_t { required, optional, variadic };
 
 struct Operand {
   std::string_view name;
-  std::string_view dims;         ///< for people: "[..., M, K]"
+  std::string_view dims;  ///< for people: "[..., M, K]"
   DTypeSet dtypes = kAny;
-  std::string_view type = "T";   ///< operands with the same letter have the same dtype
+  std::string_view type = "T";  ///< operands with the same letter have the same dtype
   OperandMode mode = OperandMode::required;
 };
 
@@ -94,8 +105,8 @@ struct ForeignNode {
 
 /// Where a model format names this operator.
 struct OnnxName {
-  std::string_view type;                     ///< "Squeeze"; "" when ONNX has no such operator
-  List<std::int64_t, 10> versions;           ///< schema versions understood
+  std::string_view type;            ///< "Squeeze"; "" when ONNX has no such operator
+  List<std::int64_t, 10> versions;  ///< schema versions understood
   /// Turns an older form into the record's own (attributes that became inputs). May be null.
   Result<void> (*adapt)(Builder& builder, ForeignNode& node) = nullptr;
 };
@@ -115,8 +126,8 @@ struct OpDef {
   List<Operand, 8> inputs;
   List<Operand, 4> outputs;
   List<AttributeDef, 12> attributes;
-  /// Emits primitives (or other operators) and returns the outputs. Errors go to the builder (Builder::fail), with the
-  /// sentence users see.
+  /// Emits primitives (or other operators) and returns the outputs. Errors go to the builder (Builder::fail),
+  /// with the sentence users see.
   Values (*decompose)(Builder& builder, const OpCall& call) = nullptr;
   /// Samples for one dtype of the operands typed "T".
   std::vector<Sample> (*samples)(DType dtype) = nullptr;

@@ -24,15 +24,16 @@ constexpr std::array<OpDef, kPrimitiveCount> kRecords = {{
     map_record("prim.add", "a + b; integers wrap", kNumeric, true, kNumeric),
     map_record("prim.subtract", "a - b; integers wrap", kNumeric, true, kNumeric),
     map_record("prim.multiply", "a · b; integers wrap", kNumeric, true, kNumeric),
-    map_record("prim.divide", "a / b; integers truncate toward zero, a zero divisor is an error", kNumeric, true,
-               kNumeric),
+    map_record("prim.divide", "a / b; integers truncate toward zero, a zero divisor is an error", kNumeric,
+               true, kNumeric),
     map_record("prim.maximum", "the larger one; NaN if either is NaN", kNumeric, true, kNumeric),
     map_record("prim.equal", "a = b; NaN equals nothing", kAny, true, kBool),
     map_record("prim.exp", "e to the power x", kFloating, false, kFloating),
     map_record("prim.tanh", "hyperbolic tangent", kFloating, false, kFloating),
     map_record("prim.sqrt", "square root; NaN below zero", kFloating, false, kFloating),
     {.name = "prim.convert",
-     .doc = "Another dtype: floats round to nearest even once, float to integer truncates and saturates (NaN gives 0), "
+     .doc = "Another dtype: floats round to nearest even once, float to integer truncates and saturates (NaN "
+            "gives 0), "
             "integers wrap, to bool is x != 0.",
      .kind = OpKind::primitive,
      .inputs = {{"x", "[...]"}},
@@ -42,7 +43,8 @@ constexpr std::array<OpDef, kPrimitiveCount> kRecords = {{
      .doc = "An integer tensor whose elements are expressions of sizes.",
      .kind = OpKind::primitive,
      .outputs = {{"y", "[n]", kIndex}},
-     .attributes = {{"elements", AttributeKind::dims, "", "one each"}, {"dtype", AttributeKind::dtype, "", ""}}},
+     .attributes = {{"elements", AttributeKind::dims, "", "one each"},
+                    {"dtype", AttributeKind::dtype, "", ""}}},
     {.name = "prim.reshape",
      .doc = "The same elements in row-major order under another shape.",
      .kind = OpKind::primitive,
@@ -80,9 +82,11 @@ constexpr std::array<OpDef, kPrimitiveCount> kRecords = {{
      .kind = OpKind::primitive,
      .inputs = {{"x", "[...]", kNumeric}},
      .outputs = {{"y", "[kept...]", kNumeric}},
-     .attributes = {{"axes", AttributeKind::integers, "", "ascending"}, {"kind", AttributeKind::text, "", "sum or max"}}},
+     .attributes = {{"axes", AttributeKind::integers, "", "ascending"},
+                    {"kind", AttributeKind::text, "", "sum or max"}}},
     {.name = "prim.dot_general",
-     .doc = "Sum over the contracting axes of a · b (StableHLO dot_general): [batch..., a free..., b free...].",
+     .doc =
+         "Sum over the contracting axes of a · b (StableHLO dot_general): [batch..., a free..., b free...].",
      .kind = OpKind::primitive,
      .inputs = {{"a", "[...]", kNumeric}, {"b", "[...]", kNumeric}},
      .outputs = {{"y", "[batch..., a free..., b free...]", kNumeric}},
@@ -91,7 +95,8 @@ constexpr std::array<OpDef, kPrimitiveCount> kRecords = {{
                     {"rhs_batch", AttributeKind::integers, "", ""},
                     {"rhs_contracting", AttributeKind::integers, "", ""}}},
     {.name = "prim.convolution",
-     .doc = "Cross-correlation, any number of spatial axes: x [N, C, in...], w [O, C/groups, kernel...] -> [N, O, out...]; "
+     .doc = "Cross-correlation, any number of spatial axes: x [N, C, in...], w [O, C/groups, kernel...] -> "
+            "[N, O, out...]; "
             "cells outside x are 0.",
      .kind = OpKind::primitive,
      .inputs = {{"x", "[N, C, in...]", kFloating}, {"w", "[O, C/groups, kernel...]", kFloating}},
@@ -123,7 +128,8 @@ const OpDef& op_of(Primitive primitive) { return kRecords[static_cast<std::size_
 
 std::optional<Primitive> primitive_of(const OpDef* op) {
   // The records stand in one array in the enumeration's order, so the address is the number.
-  if (std::less<>{}(op, kRecords.data()) || !std::less<>{}(op, kRecords.data() + kRecords.size())) return std::nullopt;
+  if (std::less<>{}(op, kRecords.data()) || !std::less<>{}(op, kRecords.data() + kRecords.size()))
+    return std::nullopt;
   return static_cast<Primitive>(op - kRecords.data());
 }
 
@@ -135,8 +141,8 @@ const OpDef* find_primitive(std::string_view name) {
 bool is_map(Primitive primitive) { return primitive <= Primitive::convert; }
 
 bool is_view(Primitive primitive) {
-  return primitive == Primitive::reshape || primitive == Primitive::transpose || primitive == Primitive::broadcast ||
-         primitive == Primitive::slice;
+  return primitive == Primitive::reshape || primitive == Primitive::transpose ||
+         primitive == Primitive::broadcast || primitive == Primitive::slice;
 }
 
 std::string_view name_of(Reduction reduction) { return reduction == Reduction::sum ? "sum" : "max"; }

@@ -13,12 +13,27 @@ namespace diji {
 
 enum class Primitive : std::uint8_t {
   // scalar maps: all operands and the result have one shape
-  add, subtract, multiply, divide, maximum, equal, exp, tanh, sqrt, convert,
+  add,
+  subtract,
+  multiply,
+  divide,
+  maximum,
+  equal,
+  exp,
+  tanh,
+  sqrt,
+  convert,
   // integers that are known as expressions of sizes
   dims,
   // views: the same elements under other coordinates
-  reshape, transpose, broadcast, slice,
-  concatenate, reduce, dot_general, convolution,
+  reshape,
+  transpose,
+  broadcast,
+  slice,
+  concatenate,
+  reduce,
+  dot_general,
+  convolution,
   // a group of the above that becomes one kernel; its meaning is its body
   fusion,
 };
@@ -54,8 +69,8 @@ struct ConvolutionDims {
 };
 ConvolutionDims convolution_dims(const Attributes& attributes);
 
-/// Result types of a primitive, or what is wrong with its operands. Assumptions on symbolic sizes are added to
-/// `graph` as constraints.
+/// Result types of a primitive, or what is wrong with its operands. Assumptions on symbolic sizes are added
+/// to `graph` as constraints.
 Result<std::vector<Type>> infer_primitive(Graph& graph, Primitive primitive, const Values& inputs,
                                           const Attributes& attributes);
 

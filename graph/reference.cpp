@@ -15,9 +15,10 @@ using Int = std::int64_t;
 
 // The largest element type of a dtype's class.
 template <typename T>
-using Wide = std::conditional_t<std::is_same_v<T, bool>, std::uint8_t,
-                                std::conditional_t<!std::is_integral_v<T>, double,
-                                                   std::conditional_t<std::is_signed_v<T>, std::int64_t, std::uint64_t>>>;
+using Wide = std::conditional_t<
+    std::is_same_v<T, bool>, std::uint8_t,
+    std::conditional_t<!std::is_integral_v<T>, double,
+                       std::conditional_t<std::is_signed_v<T>, std::int64_t, std::uint64_t>>>;
 
 template <typename T>
 std::vector<T> zeros(Int count) {
@@ -102,8 +103,8 @@ To saturate(double value) {
   return static_cast<To>(truncated);
 }
 
-// A double between which and the integer no rounding boundary of a narrower float lies (round to odd), so that the
-// final rounding is the only one.
+// A double between which and the integer no rounding boundary of a narrower float lies (round to odd), so
+// that the final rounding is the only one.
 template <typename Integer>
 double sticky_double(Integer value) {
   const auto near = static_cast<double>(value);
@@ -241,7 +242,8 @@ Array convolution(const ReferenceCall& call) {
   const auto& x = call.inputs[0]->doubles();
   const auto& w = call.inputs[1]->doubles();
   for_each_product(call, [&](Int element, Int source, Int weight) {
-    to[static_cast<std::size_t>(element)] += x[static_cast<std::size_t>(source)] * w[static_cast<std::size_t>(weight)];
+    to[static_cast<std::size_t>(element)] +=
+        x[static_cast<std::size_t>(source)] * w[static_cast<std::size_t>(weight)];
   });
   return result;
 }
@@ -262,7 +264,8 @@ Array array_of(const HostTensor& tensor) {
   visit_dtype(tensor.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
     auto& to = std::get<std::vector<Wide<T>>>(array.elements);
-    std::ranges::transform(tensor.values<T>(), to.begin(), [](T value) { return static_cast<Wide<T>>(value); });
+    std::ranges::transform(tensor.values<T>(), to.begin(),
+                           [](T value) { return static_cast<Wide<T>>(value); });
   });
   return array;
 }
@@ -272,7 +275,8 @@ Result<HostTensor> tensor_of(const Array& array) {
   visit_dtype(array.dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
     const auto& from = std::get<std::vector<Wide<T>>>(array.elements);
-    std::ranges::transform(from, tensor.mutable_values<T>().begin(), [](auto value) { return static_cast<T>(value); });
+    std::ranges::transform(from, tensor.mutable_values<T>().begin(),
+                           [](auto value) { return static_cast<T>(value); });
   });
   return tensor;
 }
@@ -301,7 +305,8 @@ Result<std::vector<std::int64_t>> source_indices(const ReferenceCall& call) {
     case Primitive::reshape: strides = row_major_strides(call.shape); break;
     case Primitive::transpose: {
       const auto permutation = call.attributes.get_or("permutation", Ints{});
-      for (std::size_t i = 0; i < strides.size(); ++i) strides[i] = from_strides[static_cast<std::size_t>(permutation[i])];
+      for (std::size_t i = 0; i < strides.size(); ++i)
+        strides[i] = from_strides[static_cast<std::size_t>(permutation[i])];
       break;
     }
     case Primitive::broadcast:

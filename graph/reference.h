@@ -17,7 +17,8 @@ namespace diji {
 struct Array {
   DType dtype = DType::f32;
   StaticShape shape;
-  std::variant<std::vector<double>, std::vector<std::int64_t>, std::vector<std::uint64_t>, std::vector<std::uint8_t>>
+  std::variant<std::vector<double>, std::vector<std::int64_t>, std::vector<std::uint64_t>,
+               std::vector<std::uint8_t>>
       elements;
 
   std::int64_t count() const;
@@ -63,9 +64,10 @@ void for_each_index(const StaticShape& shape, Visit&& visit) {
 }
 std::vector<std::int64_t> row_major_strides(const StaticShape& shape);
 
-/// Geometry with which reference and error bound walk a dot_general: result element -> start offsets of both sides.
+/// Geometry with which reference and error bound walk a dot_general: result element -> start offsets of both
+/// sides.
 struct DotWalk {
-  std::int64_t depth = 1;                      ///< elements contracted
+  std::int64_t depth = 1;                          ///< elements contracted
   std::vector<std::int64_t> lhs_steps, rhs_steps;  ///< offset of contracted element k
   std::vector<std::int64_t> lhs_start, rhs_start;  ///< by result element
 };
@@ -88,7 +90,8 @@ void for_each_product(const ReferenceCall& call, Visit&& visit) {
       std::int64_t source = out[0] * x_strides[0] + (group * w[1] + k[0]) * x_strides[1];
       bool inside = true;
       for (std::size_t i = 0; i < dims.strides.size(); ++i) {
-        const std::int64_t at = out[i + 2] * dims.strides[i] + k[i + 1] * dims.dilations[i] - dims.pads_low[i];
+        const std::int64_t at =
+            out[i + 2] * dims.strides[i] + k[i + 1] * dims.dilations[i] - dims.pads_low[i];
         inside &= at >= 0 && at < x[i + 2];
         source += at * x_strides[i + 2];
       }

@@ -22,8 +22,9 @@ namespace diji {
 /// Constants of more than 16 elements are printed as hex"…".
 std::string print(const Graph& graph);
 
-/// `find` gives operators of the catalogue by name (primitives are known); null for an unknown one. Types are inferred
-/// anew and must agree with those written, where any are. Errors: malformed, with line and column in the sentence.
+/// `find` gives operators of the catalogue by name (primitives are known); null for an unknown one. Types are
+/// inferred anew and must agree with those written, where any are. Errors: malformed, with line and column in
+/// the sentence.
 Result<Graph> parse(std::string_view text, const std::function<const OpDef*(std::string_view)>& find = {});
 
 }  // namespace diji

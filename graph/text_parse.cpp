@@ -18,7 +18,8 @@ constexpr int kNestingMax = 16;
 
 class Parser {
  public:
-  Parser(std::string_view text, const std::function<const OpDef*(std::string_view)>& find) : text_(text), find_(find) {}
+  Parser(std::string_view text, const std::function<const OpDef*(std::string_view)>& find)
+      : text_(text), find_(find) {}
 
   Result<Graph> file() {
     Graph graph = TRY(this->graph(0));
@@ -35,7 +36,8 @@ class Parser {
     const std::string_view before = text_.substr(0, where);
     const auto line = std::ranges::count(before, '\n') + 1;
     const std::size_t line_start = before.rfind('\n') == std::string_view::npos ? 0 : before.rfind('\n') + 1;
-    auto result = fail(ErrorCode::malformed, "line {}, column {}: {}", line, where - line_start + 1, sentence);
+    auto result =
+        fail(ErrorCode::malformed, "line {}, column {}: {}", line, where - line_start + 1, sentence);
     result.error().offset = static_cast<std::int64_t>(where);
     return result;
   }
@@ -64,7 +66,9 @@ class Parser {
   Result<std::string_view> word() {
     skip_space();
     const std::size_t start = at_;
-    while (at_ < text_.size() && (std::isalnum(static_cast<unsigned char>(text_[at_])) != 0 || text_[at_] == '_' || text_[at_] == '.')) ++at_;
+    while (at_ < text_.size() && (std::isalnum(static_cast<unsigned char>(text_[at_])) != 0 ||
+                                  text_[at_] == '_' || text_[at_] == '.'))
+      ++at_;
     if (at_ == start) return error("a name expected");
     return text_.substr(start, at_ - start);
   }
@@ -73,7 +77,8 @@ class Parser {
     const std::string_view digits = text_.substr(at_ + 1, 2);
     unsigned value = 0;
     const auto [end, status] = std::from_chars(digits.data(), digits.data() + digits.size(), value, 16);
-    if (digits.size() != 2 || status != std::errc() || end != digits.data() + 2) return error("two hexadecimal digits expected");
+    if (digits.size() != 2 || status != std::errc() || end != digits.data() + 2)
+      return error("two hexadecimal digits expected");
     at_ += 2;
     return static_cast<char>(value);
   }
@@ -116,7 +121,8 @@ class Parser {
     std::uint64_t bits = 0;
     const auto [end, status] = std::from_chars(digits.data(), digits.data() + digits.size(), bits, 16);
     const bool read = digits.size() == 16 && status == std::errc() && end == digits.data() + digits.size();
-    if (!read || !std::isnan(std::bit_cast<double>(bits))) return error_at(where, "nan0x and the 16 digits of a NaN expected");
+    if (!read || !std::isnan(std::bit_cast<double>(bits)))
+      return error_at(where, "nan0x and the 16 digits of a NaN expected");
     return bits;
   }
   template <typename T>
@@ -176,7 +182,8 @@ class Parser {
         if (!((c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'))) return error("a hexadecimal digit expected");
       }
       byte = static_cast<std::byte>(digit(text_[at_]) * 16 + digit(text_[at_ + 1]));
-      if (tensor.dtype() == DType::boolean && byte > std::byte{1}) return error("a bool that is neither 00 nor 01");
+      if (tensor.dtype() == DType::boolean && byte > std::byte{1})
+        return error("a bool that is neither 00 nor 01");
       at_ += 2;
     }
     return expect("\"");
@@ -212,7 +219,8 @@ class Parser {
         return {};
       });
     }));
-    if (index != result.count()) return error_at(where, fmt::format("{} elements given, {} wanted", index, result.count()));
+    if (index != result.count())
+      return error_at(where, fmt::format("{} elements given, {} wanted", index, result.count()));
     return result;
   }
 
@@ -300,7 +308,8 @@ class Parser {
     return {};
   }
 
-  Result<Values> node(Graph& graph, const Names& names, const std::string& op_name, std::size_t where, int depth) {
+  Result<Values> node(Graph& graph, const Names& names, const std::string& op_name, std::size_t where,
+                      int depth) {
     const OpDef* op = find_primitive(op_name);
     if (op == nullptr && find_) op = find_(op_name);
     if (op == nullptr) return error_at(where, fmt::format("'{}' is not an operator", op_name));
@@ -367,7 +376,8 @@ class Parser {
     }));
     if (range.size() != 2 || range[0] > range[1]) return error("bounds [min, max] expected");
     const auto [known, first] = symbols_.emplace(name, Bounds{range[0], range[1]});
-    if (!first && known->second != Bounds{range[0], range[1]}) return error("the symbol has other bounds above");
+    if (!first && known->second != Bounds{range[0], range[1]})
+      return error("the symbol has other bounds above");
     return {};
   }
 

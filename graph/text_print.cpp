@@ -25,10 +25,12 @@ std::string quoted(std::string_view text) {
   return result + '"';
 }
 
-// The shortest decimal that reads back to the same bits; always recognisable as a real number. NaN by its bits.
+// The shortest decimal that reads back to the same bits; always recognisable as a real number. NaN by its
+// bits.
 template <typename T>
 std::string real(T value) {
-  if (std::isnan(value)) return fmt::format("nan0x{:016x}", std::bit_cast<std::uint64_t>(static_cast<double>(value)));
+  if (std::isnan(value))
+    return fmt::format("nan0x{:016x}", std::bit_cast<std::uint64_t>(static_cast<double>(value)));
   std::string text = fmt::format("{}", value);
   return text.find_first_of(".en") == std::string::npos ? text + ".0" : text;
 }
@@ -61,7 +63,8 @@ std::string elements(const HostTensor& tensor) {
 
 std::string tensor_text(const HostTensor& tensor) {
   const std::string type = fmt::format("{}{}", name_of(tensor.dtype()), text_of(tensor.shape()));
-  if (tensor.count() <= kListedElementsMax && !has_nan(tensor)) return fmt::format("{} {{{}}}", type, elements(tensor));
+  if (tensor.count() <= kListedElementsMax && !has_nan(tensor))
+    return fmt::format("{} {{{}}}", type, elements(tensor));
   std::string hex;
   hex.reserve(tensor.bytes().size() * 2);
   constexpr std::string_view kDigits = "0123456789abcdef";
@@ -104,10 +107,12 @@ struct Printer {
   }
 
   void node(const Graph& graph, const Node& node, int indent) {
-    out += fmt::format("{:{}}{} = {}({})", "", indent, names(node.outputs), node.op->name, names(node.inputs));
+    out +=
+        fmt::format("{:{}}{} = {}({})", "", indent, names(node.outputs), node.op->name, names(node.inputs));
     if (!node.attributes.empty()) {
       std::vector<std::string> items;
-      for (const auto& [key, value] : node.attributes.items()) items.push_back(key + " = " + attribute_text(value));
+      for (const auto& [key, value] : node.attributes.items())
+        items.push_back(key + " = " + attribute_text(value));
       out += fmt::format(" {{{}}}", fmt::join(items, ", "));
     }
     if (!node.name.empty()) out += " " + quoted(node.name);
@@ -126,11 +131,12 @@ struct Printer {
     const std::string pad(static_cast<std::size_t>(indent) + 2, ' ');
     out += fmt::format("graph {} {{\n", quoted(graph.name));
     for (const auto& [symbol, bounds] : graph.symbols()) {
-      out += fmt::format("{}symbol {} in [{}, {}]\n", pad, Dim::symbol(symbol, bounds).text(), bounds.min, bounds.max);
+      out += fmt::format("{}symbol {} in [{}, {}]\n", pad, Dim::symbol(symbol, bounds).text(), bounds.min,
+                         bounds.max);
     }
     for (const Constraint& c : graph.constraints()) {
-      out += fmt::format("{}require {} {} {} {}\n", pad, c.left.text(), c.kind == Constraint::Kind::equal ? "==" : "<=",
-                         c.right.text(), quoted(c.why));
+      out += fmt::format("{}require {} {} {} {}\n", pad, c.left.text(),
+                         c.kind == Constraint::Kind::equal ? "==" : "<=", c.right.text(), quoted(c.why));
     }
     std::size_t input = 0;
     for (std::size_t i = 0; i < graph.values().size(); ++i) {

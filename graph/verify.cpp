@@ -11,8 +11,8 @@ namespace {
 
 std::unexpected<Error> broken(const Graph& graph, std::size_t node, std::string_view sentence) {
   const Node& n = graph.nodes()[node];
-  auto error = fail(ErrorCode::malformed, "graph '{}': node {} ({}{}{}): {}", graph.name, node, n.op == nullptr ? "?" : n.op->name,
-                    n.name.empty() ? "" : ", ", n.name, sentence);
+  auto error = fail(ErrorCode::malformed, "graph '{}': node {} ({}{}{}): {}", graph.name, node,
+                    n.op == nullptr ? "?" : n.op->name, n.name.empty() ? "" : ", ", n.name, sentence);
   error.error().op = n.op == nullptr ? "" : std::string(n.op->name);
   return error;
 }
@@ -21,7 +21,8 @@ Result<void> verify_body(const Graph& graph, std::size_t index) {
   const Node& node = graph.nodes()[index];
   if (node.body == nullptr) return broken(graph, index, "a fusion without a body");
   TRY(verify(*node.body));
-  if (node.body->inputs().size() != node.inputs.size() || node.body->outputs().size() != node.outputs.size()) {
+  if (node.body->inputs().size() != node.inputs.size() ||
+      node.body->outputs().size() != node.outputs.size()) {
     return broken(graph, index, "its body has other ports");
   }
   for (std::size_t i = 0; i < node.inputs.size(); ++i) {
@@ -54,7 +55,9 @@ Result<void> verify_types(const Graph& graph, Graph& scratch, std::size_t index)
   if (inferred.size() != node.outputs.size()) return broken(graph, index, "another number of results");
   for (std::size_t i = 0; i < inferred.size(); ++i) {
     if (inferred[i] != graph.type(node.outputs[i])) {
-      return broken(graph, index, fmt::format("result {} is {}, inferred {}", i, text_of(graph.type(node.outputs[i])), text_of(inferred[i])));
+      return broken(graph, index,
+                    fmt::format("result {} is {}, inferred {}", i, text_of(graph.type(node.outputs[i])),
+                                text_of(inferred[i])));
     }
   }
   return {};
@@ -65,7 +68,8 @@ Result<void> verify_node(const Graph& graph, Graph& scratch, std::size_t index) 
   if (node.op == nullptr) return broken(graph, index, "no operator");
   for (const ValueId id : node.inputs) {
     if (id == ValueId::none) continue;
-    if (static_cast<std::size_t>(id) >= graph.values().size()) return broken(graph, index, "an input that does not exist");
+    if (static_cast<std::size_t>(id) >= graph.values().size())
+      return broken(graph, index, "an input that does not exist");
     const NodeId producer = graph.value(id).producer;
     if (producer != NodeId::none && static_cast<std::size_t>(producer) >= index) {
       return broken(graph, index, "an input that is made later");
@@ -80,7 +84,8 @@ Result<void> verify_node(const Graph& graph, Graph& scratch, std::size_t index) 
   if (auto checked = check_call(graph, {node.op, node.inputs, node.attributes}); !checked) {
     return broken(graph, index, checked.error().message);
   }
-  return primitive_of(node.op) == Primitive::fusion ? verify_body(graph, index) : verify_types(graph, scratch, index);
+  return primitive_of(node.op) == Primitive::fusion ? verify_body(graph, index)
+                                                    : verify_types(graph, scratch, index);
 }
 
 }  // namespace
@@ -90,19 +95,22 @@ Result<void> verify(const Graph& graph) {
   for (std::size_t i = 0; i < graph.nodes().size(); ++i) TRY(verify_node(graph, scratch, i));
   for (const Value& value : graph.values()) {
     for (const Dim& dim : value.type.shape) {
-      if (!dim.is_valid()) return fail(ErrorCode::malformed, "graph '{}': a size that is not an integer of 64 bits", graph.name);
+      if (!dim.is_valid())
+        return fail(ErrorCode::malformed, "graph '{}': a size that is not an integer of 64 bits", graph.name);
     }
   }
   std::set<std::string_view> names;
   for (const Port& port : graph.inputs()) {
     if (!graph.is_input(port.value) || !names.insert(port.name).second) {
-      return fail(ErrorCode::malformed, "graph '{}': input '{}' stands twice or is no input", graph.name, port.name);
+      return fail(ErrorCode::malformed, "graph '{}': input '{}' stands twice or is no input", graph.name,
+                  port.name);
     }
   }
   names.clear();
   for (const Port& port : graph.outputs()) {
     if (static_cast<std::size_t>(port.value) >= graph.values().size() || !names.insert(port.name).second) {
-      return fail(ErrorCode::malformed, "graph '{}': output '{}' stands twice or has no value", graph.name, port.name);
+      return fail(ErrorCode::malformed, "graph '{}': output '{}' stands twice or has no value", graph.name,
+                  port.name);
     }
   }
   return {};

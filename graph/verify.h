@@ -5,8 +5,8 @@
 
 namespace diji {
 
-/// Order, single assignment, operand counts and dtypes, inferred types, port names, constants' sizes, bodies. The error
-/// names the node. A graph that fails is a bug of whoever built it.
+/// Order, single assignment, operand counts and dtypes, inferred types, port names, constants' sizes, bodies.
+/// The error names the node. A graph that fails is a bug of whoever built it.
 Result<void> verify(const Graph& graph);
 
 }  // namespace diji

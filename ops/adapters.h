@@ -8,6 +8,7 @@
 namespace diji {
 
 /// An attribute of an older version that became input number `input`: nothing happens where it is absent.
-Result<void> attribute_to_input(Builder& builder, ForeignNode& node, std::string_view attribute, std::size_t input);
+Result<void> attribute_to_input(Builder& builder, ForeignNode& node, std::string_view attribute,
+                                std::size_t input);
 
 }  // namespace diji

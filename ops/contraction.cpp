@@ -18,13 +18,15 @@ Shape without(const Shape& shape, std::size_t axis) {
 // NumPy's matmul: vectors are rows or columns of matrices, leading axes are batches and broadcast.
 Values matmul(Builder& b, const OpCall& call) {
   ValueId x = call.inputs[0], y = call.inputs[1];
-  if (b.rank(x) == 0 || b.rank(y) == 0) return {b.fail(ErrorCode::mismatch, "a scalar operand; at least one axis is needed")};
+  if (b.rank(x) == 0 || b.rank(y) == 0)
+    return {b.fail(ErrorCode::mismatch, "a scalar operand; at least one axis is needed")};
   const bool row = b.rank(x) == 1, column = b.rank(y) == 1;
   if (column) y = b.reshape(y, {b.shape(y)[0], 1});
   if (row && b.rank(y) > 2) x = b.reshape(x, {1, b.shape(x)[0]});
   DotDims dims{.lhs_contracting = {b.rank(x) - 1}, .rhs_contracting = {b.rank(y) - 2}};
   if (b.rank(y) > 2) {
-    const Shape x_batch(b.shape(x).begin(), b.shape(x).end() - 2), y_batch(b.shape(y).begin(), b.shape(y).end() - 2);
+    const Shape x_batch(b.shape(x).begin(), b.shape(x).end() - 2),
+        y_batch(b.shape(y).begin(), b.shape(y).end() - 2);
     const Shape batch = b.broadcast_shapes(x_batch, y_batch, "matmul");
     if (!b.ok()) return {ValueId::none};
     const auto stretch = [&](ValueId id) {
@@ -42,7 +44,8 @@ Values matmul(Builder& b, const OpCall& call) {
   ValueId result = b.dot_general(x, y, dims);
   if (!b.ok()) return {ValueId::none};
   if (column) result = b.reshape(result, without(b.shape(result), b.shape(result).size() - 1));
-  if (row && b.rank(call.inputs[1]) > 2) result = b.reshape(result, without(b.shape(result), b.shape(result).size() - 2));
+  if (row && b.rank(call.inputs[1]) > 2)
+    result = b.reshape(result, without(b.shape(result), b.shape(result).size() - 2));
   return {result};
 }
 
@@ -51,7 +54,8 @@ std::optional<std::int64_t> same_padding(Builder& b, const Dim& in, std::int64_t
   if (stride == 1) return reach - 1;
   const auto size = in.constant();
   if (!size) {
-    b.fail(ErrorCode::unsupported, "auto_pad SAME with stride {} on the symbolic size {} is not built yet", stride, in.text());
+    b.fail(ErrorCode::unsupported, "auto_pad SAME with stride {} on the symbolic size {} is not built yet",
+           stride, in.text());
     return std::nullopt;
   }
   const std::int64_t out = (*size + stride - 1) / stride;
@@ -67,12 +71,16 @@ std::optional<ConvolutionDims> conv_geometry(Builder& b, const OpCall& call, std
                        .groups = call.attributes.get_or<std::int64_t>("group", 1)};
   Ints pads = call.attributes.get_or("pads", Ints(2 * spatial, 0));
   if (pads.size() != 2 * spatial || dims.strides.size() != spatial || dims.dilations.size() != spatial) {
-    b.fail(ErrorCode::mismatch, "pads, strides and dilations need {}, {} and {} entries for {} spatial axes", 2 * spatial, spatial, spatial, spatial);
+    b.fail(ErrorCode::mismatch, "pads, strides and dilations need {}, {} and {} entries for {} spatial axes",
+           2 * spatial, spatial, spatial, spatial);
     return std::nullopt;
   }
-  const auto in_range = [](const Ints& list) { return std::ranges::all_of(list, [](std::int64_t v) { return v >= 1 && v <= kGeometryMax; }); };
+  const auto in_range = [](const Ints& list) {
+    return std::ranges::all_of(list, [](std::int64_t v) { return v >= 1 && v <= kGeometryMax; });
+  };
   if (!in_range(dims.strides) || !in_range(dims.dilations)) {
-    b.fail(ErrorCode::mismatch, "strides [{}] and dilations [{}] must be 1 … {}", fmt::join(dims.strides, ", "), fmt::join(dims.dilations, ", "), kGeometryMax);
+    b.fail(ErrorCode::mismatch, "strides [{}] and dilations [{}] must be 1 … {}",
+           fmt::join(dims.strides, ", "), fmt::join(dims.dilations, ", "), kGeometryMax);
     return std::nullopt;
   }
   const auto kernel = call.attributes.get_or("kernel_shape", Ints{});
@@ -84,12 +92,14 @@ std::optional<ConvolutionDims> conv_geometry(Builder& b, const OpCall& call, std
   for (std::size_t i = 0; i < spatial; ++i) {
     const auto size = b.shape(call.inputs[1])[i + 2].constant();
     if (!size || (!kernel.empty() && (kernel.size() != spatial || kernel[i] != *size))) {
-      b.fail(ErrorCode::mismatch, "kernel_shape [{}] does not fit w {}", fmt::join(kernel, ", "), text_of(b.shape(call.inputs[1])));
+      b.fail(ErrorCode::mismatch, "kernel_shape [{}] does not fit w {}", fmt::join(kernel, ", "),
+             text_of(b.shape(call.inputs[1])));
       return std::nullopt;
     }
     if (mode == "VALID") pads[i] = pads[i + spatial] = 0;
     if (mode.starts_with("SAME")) {
-      const auto total = same_padding(b, b.shape(call.inputs[0])[i + 2], dims.dilations[i] * (*size - 1) + 1, dims.strides[i]);
+      const auto total = same_padding(b, b.shape(call.inputs[0])[i + 2], dims.dilations[i] * (*size - 1) + 1,
+                                      dims.strides[i]);
       if (!total) return std::nullopt;
       pads[i] = mode == "SAME_UPPER" ? *total / 2 : *total - *total / 2;
       pads[i + spatial] = *total - pads[i];
@@ -103,7 +113,8 @@ std::optional<ConvolutionDims> conv_geometry(Builder& b, const OpCall& call, std
 Values conv(Builder& b, const OpCall& call) {
   const ValueId x = call.inputs[0], w = call.inputs[1];
   if (b.rank(x) < 3 || b.rank(w) != b.rank(x)) {
-    return {b.fail(ErrorCode::mismatch, "x {} and w {} need equal ranks of at least 3", text_of(b.shape(x)), text_of(b.shape(w)))};
+    return {b.fail(ErrorCode::mismatch, "x {} and w {} need equal ranks of at least 3", text_of(b.shape(x)),
+                   text_of(b.shape(w)))};
   }
   const auto spatial = static_cast<std::size_t>(b.rank(x) - 2);
   const auto dims = conv_geometry(b, call, spatial);
@@ -119,33 +130,49 @@ Values conv(Builder& b, const OpCall& call) {
 
 std::vector<Sample> matmul_samples(DType t) {
   const auto sample = [&](std::string label, StaticShape a, StaticShape c, Fill fill) {
-    return Sample{std::move(label), {sample_tensor(t, std::move(a), fill, 1), sample_tensor(t, std::move(c), fill, 2)}, {}, {}};
+    return Sample{std::move(label),
+                  {sample_tensor(t, std::move(a), fill, 1), sample_tensor(t, std::move(c), fill, 2)},
+                  {},
+                  {}};
   };
-  return {sample("one tile", {8, 16}, {16, 32}, Fill::normal),   sample("tails", {13, 37}, {37, 51}, Fill::normal),
-          sample("one row", {1, 100}, {100, 35}, Fill::wide),     sample("one column", {19, 100}, {100, 1}, Fill::positive),
-          sample("batches", {3, 7, 5}, {3, 5, 18}, Fill::normal), sample("stretched batches", {2, 1, 7, 5}, {3, 5, 4}, Fill::normal),
-          sample("shared right side", {2, 9, 5}, {5, 33}, Fill::normal), sample("vector by matrix", {5}, {5, 7}, Fill::normal),
-          sample("matrix by vector", {3, 4, 5}, {5}, Fill::normal), sample("vectors", {70}, {70}, Fill::wide),
-          sample("nothing folded", {3, 0}, {0, 4}, Fill::normal), sample("no rows", {0, 3}, {3, 4}, Fill::normal)};
+  return {sample("one tile", {8, 16}, {16, 32}, Fill::normal),
+          sample("tails", {13, 37}, {37, 51}, Fill::normal),
+          sample("one row", {1, 100}, {100, 35}, Fill::wide),
+          sample("one column", {19, 100}, {100, 1}, Fill::positive),
+          sample("batches", {3, 7, 5}, {3, 5, 18}, Fill::normal),
+          sample("stretched batches", {2, 1, 7, 5}, {3, 5, 4}, Fill::normal),
+          sample("shared right side", {2, 9, 5}, {5, 33}, Fill::normal),
+          sample("vector by matrix", {5}, {5, 7}, Fill::normal),
+          sample("matrix by vector", {3, 4, 5}, {5}, Fill::normal),
+          sample("vectors", {70}, {70}, Fill::wide),
+          sample("nothing folded", {3, 0}, {0, 4}, Fill::normal),
+          sample("no rows", {0, 3}, {3, 4}, Fill::normal)};
 }
 
 std::vector<Sample> conv_samples(DType t) {
   const auto sample = [&](std::string label, StaticShape x, StaticShape w, Attributes attributes) {
-    return Sample{std::move(label), {sample_tensor(t, std::move(x), Fill::normal, 1), sample_tensor(t, std::move(w), Fill::normal, 2)}, std::move(attributes), {}};
+    return Sample{
+        std::move(label),
+        {sample_tensor(t, std::move(x), Fill::normal, 1), sample_tensor(t, std::move(w), Fill::normal, 2)},
+        std::move(attributes),
+        {}};
   };
-  return {sample("1-d", {2, 5, 40}, {13, 5, 5}, {}),
-          sample("2-d padded", {1, 3, 9, 21}, {4, 3, 3, 3}, {{"pads", Ints{1, 1, 1, 1}}}),
-          sample("strides", {1, 2, 11, 37}, {3, 2, 3, 2}, {{"strides", Ints{2, 3}}, {"pads", Ints{0, 1, 2, 1}}}),
-          sample("dilated", {1, 2, 20}, {3, 2, 3}, {{"dilations", Ints{4}}}),
-          sample("groups", {2, 6, 18}, {4, 3, 2}, {{"group", std::int64_t{2}}}),
-          sample("depth-wise", {1, 17, 5, 20}, {17, 1, 3, 3}, {{"group", std::int64_t{17}}, {"auto_pad", std::string("SAME_UPPER")}}),
-          sample("one wide axis", {1, 4, 50, 1}, {6, 4, 5, 1}, {}),
-          sample("no batch", {0, 2, 8}, {3, 2, 3}, {})};
+  return {
+      sample("1-d", {2, 5, 40}, {13, 5, 5}, {}),
+      sample("2-d padded", {1, 3, 9, 21}, {4, 3, 3, 3}, {{"pads", Ints{1, 1, 1, 1}}}),
+      sample("strides", {1, 2, 11, 37}, {3, 2, 3, 2}, {{"strides", Ints{2, 3}}, {"pads", Ints{0, 1, 2, 1}}}),
+      sample("dilated", {1, 2, 20}, {3, 2, 3}, {{"dilations", Ints{4}}}),
+      sample("groups", {2, 6, 18}, {4, 3, 2}, {{"group", std::int64_t{2}}}),
+      sample("depth-wise", {1, 17, 5, 20}, {17, 1, 3, 3},
+             {{"group", std::int64_t{17}}, {"auto_pad", std::string("SAME_UPPER")}}),
+      sample("one wide axis", {1, 4, 50, 1}, {6, 4, 5, 1}, {}),
+      sample("no batch", {0, 2, 8}, {3, 2, 3}, {})};
 }
 
 constexpr std::array kOps = {
     OpDef{.name = "matmul",
-          .doc = "Matrix product as in NumPy: [..., M, K] · [..., K, N] -> [..., M, N]; leading axes broadcast. Sums run over K in "
+          .doc = "Matrix product as in NumPy: [..., M, K] · [..., K, N] -> [..., M, N]; leading axes "
+                 "broadcast. Sums run over K in "
                  "ascending order.",
           .inputs = {{"a", "[..., M, K]", kNumeric}, {"b", "[..., K, N]", kNumeric}},
           .outputs = {{"y", "[..., M, N]", kNumeric}},
@@ -154,8 +181,11 @@ constexpr std::array kOps = {
           .onnx = {"MatMul", {1, 9, 13}},
           .oracle = "onnx-node:test_matmul_"},
     OpDef{.name = "conv",
-          .doc = "Cross-correlation over any number of spatial axes with optional bias: x [N, C, in...], w [O, C/group, kernel...].",
-          .inputs = {{"x", "[N, C, in...]", kFloating}, {"w", "[O, C/group, kernel...]", kFloating}, {"b", "[O]", kFloating, "T", OperandMode::optional}},
+          .doc = "Cross-correlation over any number of spatial axes with optional bias: x [N, C, in...], w "
+                 "[O, C/group, kernel...].",
+          .inputs = {{"x", "[N, C, in...]", kFloating},
+                     {"w", "[O, C/group, kernel...]", kFloating},
+                     {"b", "[O]", kFloating, "T", OperandMode::optional}},
           .outputs = {{"y", "[N, O, out...]", kFloating}},
           .attributes = {{"auto_pad", AttributeKind::text, "NOTSET", "or VALID, SAME_UPPER, SAME_LOWER"},
                          {"dilations", AttributeKind::integers, "1 each", "distance of kernel elements"},

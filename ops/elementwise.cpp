@@ -36,7 +36,8 @@ Values cast(Builder& b, const OpCall& call) {
 
 std::vector<Sample> cast_samples(DType dtype) {
   std::vector<Sample> samples;
-  for (const DType to : {DType::f64, DType::f32, DType::f16, DType::bf16, DType::i32, DType::i64, DType::u8, DType::boolean}) {
+  for (const DType to :
+       {DType::f64, DType::f32, DType::f16, DType::bf16, DType::i32, DType::i64, DType::u8, DType::boolean}) {
     for (Sample sample : unary_samples(dtype)) {
       sample.label += fmt::format(" to {}", name_of(to));
       sample.attributes.set("to", to);
@@ -71,9 +72,12 @@ constexpr OpDef unary_record(std::string_view name, std::string_view doc, OnnxNa
 }
 
 constexpr std::array kOps = {
-    binary_record("add", "a + b; integers wrap.", kNumeric, {"Add", {7, 13, 14}}, binary<add>, "onnx-node:test_add"),
-    binary_record("sub", "a - b; integers wrap.", kNumeric, {"Sub", {7, 13, 14}}, binary<subtract>, "onnx-node:test_sub"),
-    binary_record("mul", "a * b; integers wrap.", kNumeric, {"Mul", {7, 13, 14}}, binary<multiply>, "onnx-node:test_mul"),
+    binary_record("add", "a + b; integers wrap.", kNumeric, {"Add", {7, 13, 14}}, binary<add>,
+                  "onnx-node:test_add"),
+    binary_record("sub", "a - b; integers wrap.", kNumeric, {"Sub", {7, 13, 14}}, binary<subtract>,
+                  "onnx-node:test_sub"),
+    binary_record("mul", "a * b; integers wrap.", kNumeric, {"Mul", {7, 13, 14}}, binary<multiply>,
+                  "onnx-node:test_mul"),
     OpDef{.name = "div",
           .doc = "a / b; integers truncate toward zero, a zero divisor is an error, minimum / -1 wraps.",
           .inputs = {{"a", "[...]", kNumeric}, {"b", "[...]", kNumeric}},
@@ -98,13 +102,17 @@ constexpr std::array kOps = {
           .samples = binary_samples,
           .onnx = {"Equal", {7, 11, 13, 19}},
           .oracle = "onnx-node:test_equal"},
-    unary_record("exp", "e to the power x, within 1 ULP.", {"Exp", {6, 13}}, unary<Primitive::exp>, "onnx-node:test_exp_"),
-    unary_record("tanh", "Hyperbolic tangent, within 1 ULP.", {"Tanh", {6, 13}}, unary<Primitive::tanh>, "onnx-node:test_tanh"),
-    unary_record("sqrt", "Square root, correctly rounded; NaN below zero.", {"Sqrt", {6, 13}}, unary<Primitive::sqrt>,
-                 "onnx-node:test_sqrt"),
-    unary_record("reciprocal", "1 / x, correctly rounded.", {"Reciprocal", {6, 13}}, reciprocal, "onnx-node:test_reciprocal"),
+    unary_record("exp", "e to the power x, within 1 ULP.", {"Exp", {6, 13}}, unary<Primitive::exp>,
+                 "onnx-node:test_exp_"),
+    unary_record("tanh", "Hyperbolic tangent, within 1 ULP.", {"Tanh", {6, 13}}, unary<Primitive::tanh>,
+                 "onnx-node:test_tanh"),
+    unary_record("sqrt", "Square root, correctly rounded; NaN below zero.", {"Sqrt", {6, 13}},
+                 unary<Primitive::sqrt>, "onnx-node:test_sqrt"),
+    unary_record("reciprocal", "1 / x, correctly rounded.", {"Reciprocal", {6, 13}}, reciprocal,
+                 "onnx-node:test_reciprocal"),
     OpDef{.name = "cast",
-          .doc = "Another dtype. Floats round to nearest even once; float to integer truncates and saturates, NaN gives 0; "
+          .doc = "Another dtype. Floats round to nearest even once; float to integer truncates and "
+                 "saturates, NaN gives 0; "
                  "integers wrap; to bool is x != 0.",
           .inputs = {{"x", "[...]"}},
           .outputs = {{"y", "[...]", kAny, "to"}},

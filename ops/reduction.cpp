@@ -17,7 +17,8 @@ std::optional<Ints> folded_axes(Builder& b, const OpCall& call) {
   if (call.inputs.size() > 1 && call.inputs[1] != ValueId::none) {
     const auto given = b.constant_ints(call.inputs[1]);
     if (!given) {
-      b.fail(ErrorCode::unsupported, "'axes' must be known when the model is loaded; computed axes are not built yet");
+      b.fail(ErrorCode::unsupported,
+             "'axes' must be known when the model is loaded; computed axes are not built yet");
       return std::nullopt;
     }
     for (const std::int64_t axis : *given) axes.push_back(b.axis(axis, rank));
@@ -65,13 +66,16 @@ Values reduce_mean(Builder& b, const OpCall& call) {
 
 Values global_max_pool(Builder& b, const OpCall& call) {
   const Shape from = b.shape(call.inputs[0]);
-  if (from.size() < 3) return {b.fail(ErrorCode::mismatch, "x of shape {} has no spatial axes", text_of(from))};
+  if (from.size() < 3)
+    return {b.fail(ErrorCode::mismatch, "x of shape {} has no spatial axes", text_of(from))};
   Ints axes;
   for (std::size_t axis = 2; axis < from.size(); ++axis) axes.push_back(static_cast<std::int64_t>(axis));
   return {keep_axes(b, b.reduce(call.inputs[0], Reduction::max, axes), from, axes)};
 }
 
-Result<void> axes_to_input(Builder& builder, ForeignNode& node) { return attribute_to_input(builder, node, "axes", 1); }
+Result<void> axes_to_input(Builder& builder, ForeignNode& node) {
+  return attribute_to_input(builder, node, "axes", 1);
+}
 
 std::vector<Sample> reduce_samples(DType t) {
   const auto x = [&](StaticShape shape, Fill fill) { return sample_tensor(t, std::move(shape), fill); };
@@ -100,7 +104,8 @@ constexpr OpDef reduce_record(std::string_view name, std::string_view doc, DType
           .inputs = {{"data", "[...]", dtypes}, {"axes", "[n]", kI64, "index", OperandMode::optional}},
           .outputs = {{"reduced", "[kept...]", dtypes}},
           .attributes = {{"keepdims", AttributeKind::integer, "1", "folded axes stay as size 1"},
-                         {"noop_with_empty_axes", AttributeKind::integer, "0", "no axes means none instead of all"}},
+                         {"noop_with_empty_axes", AttributeKind::integer, "0",
+                          "no axes means none instead of all"}},
           .decompose = decompose,
           .samples = reduce_samples,
           .onnx = onnx,
@@ -109,11 +114,14 @@ constexpr OpDef reduce_record(std::string_view name, std::string_view doc, DType
 
 constexpr std::array kOps = {
     reduce_record("reduce_sum", "Sum over axes; 0 over nothing; integers wrap.", kNumeric,
-                  {"ReduceSum", {1, 11, 13}, axes_to_input}, reduce<Reduction::sum>, "onnx-node:test_reduce_sum_"),
-    reduce_record("reduce_max", "Maximum over axes; any NaN wins; −inf or the smallest integer over nothing.", kAny,
-                  {"ReduceMax", {1, 11, 12, 13, 18, 20}, axes_to_input}, reduce<Reduction::max>, "onnx-node:test_reduce_max_"),
-    reduce_record("reduce_mean", "Sum over axes divided by the number of elements; NaN over nothing.", kFloating,
-                  {"ReduceMean", {1, 11, 13, 18}, axes_to_input}, reduce_mean, "onnx-node:test_reduce_mean_"),
+                  {"ReduceSum", {1, 11, 13}, axes_to_input}, reduce<Reduction::sum>,
+                  "onnx-node:test_reduce_sum_"),
+    reduce_record("reduce_max", "Maximum over axes; any NaN wins; −inf or the smallest integer over nothing.",
+                  kAny, {"ReduceMax", {1, 11, 12, 13, 18, 20}, axes_to_input}, reduce<Reduction::max>,
+                  "onnx-node:test_reduce_max_"),
+    reduce_record("reduce_mean", "Sum over axes divided by the number of elements; NaN over nothing.",
+                  kFloating, {"ReduceMean", {1, 11, 13, 18}, axes_to_input}, reduce_mean,
+                  "onnx-node:test_reduce_mean_"),
     OpDef{.name = "global_max_pool",
           .doc = "Maximum over all spatial axes: [N, C, ...] -> [N, C, 1...].",
           .inputs = {{"x", "[N, C, ...]", kFloating}},

@@ -22,9 +22,12 @@ struct Random {
 
 double float_value(Fill fill, Random& random, std::int64_t i, DType dtype) {
   // Largest finite and smallest subnormal of the dtype, for the special values.
-  const double largest = dtype == DType::f16 ? 65504 : dtype == DType::f64 ? 0x1.fffffffffffffp1023 : 0x1.fep127;
+  const double largest = dtype == DType::f16   ? 65504
+                         : dtype == DType::f64 ? 0x1.fffffffffffffp1023
+                                               : 0x1.fep127;
   const double tiny = dtype == DType::f16 ? 0x1p-24 : dtype == DType::f64 ? 0x1p-1074 : 0x1p-133;
-  const double specials[] = {std::nan(""), HUGE_VAL, -HUGE_VAL, 0.0, -0.0, tiny, -tiny, largest, -largest, 1.0, -1.0, 0.5, 88.5, -103.0};
+  const double specials[] = {std::nan(""), HUGE_VAL, -HUGE_VAL, 0.0,  -0.0, tiny, -tiny,
+                             largest,      -largest, 1.0,       -1.0, 0.5,  88.5, -103.0};
   switch (fill) {
     case Fill::normal: return 4 * (random.unit() - 0.5);
     case Fill::positive: return 0.25 + random.unit();
@@ -92,7 +95,10 @@ std::vector<Sample> unary_samples(DType dtype) {
 
 std::vector<Sample> binary_samples(DType dtype) {
   const auto sample = [&](std::string label, StaticShape a, StaticShape b, Fill fill) {
-    return Sample{std::move(label), {sample_tensor(dtype, std::move(a), fill, 1), sample_tensor(dtype, std::move(b), fill, 2)}, {}, {}};
+    return Sample{std::move(label),
+                  {sample_tensor(dtype, std::move(a), fill, 1), sample_tensor(dtype, std::move(b), fill, 2)},
+                  {},
+                  {}};
   };
   return {
       sample("scalars", {}, {}, Fill::normal),
@@ -109,7 +115,11 @@ std::vector<Sample> binary_samples(DType dtype) {
 std::vector<Sample> divide_samples(DType dtype) {
   if (is_floating(dtype)) return binary_samples(dtype);
   const auto sample = [&](std::string label, StaticShape a, StaticShape b, Fill fill) {
-    return Sample{std::move(label), {sample_tensor(dtype, std::move(a), fill, 1), sample_tensor(dtype, std::move(b), Fill::positive, 2)}, {}, {}};
+    return Sample{
+        std::move(label),
+        {sample_tensor(dtype, std::move(a), fill, 1), sample_tensor(dtype, std::move(b), Fill::positive, 2)},
+        {},
+        {}};
   };
   return {
       sample("same shape", {3, 5, 7}, {3, 5, 7}, Fill::wide),

@@ -16,7 +16,8 @@ namespace {
 std::optional<Shape> known(Builder& b, ValueId id, std::string_view operand) {
   auto contents = b.contents(id);
   if (!contents && b.ok()) {
-    b.fail(ErrorCode::unsupported, "'{}' is computed from data; shapes that depend on data are not built yet", operand);
+    b.fail(ErrorCode::unsupported, "'{}' is computed from data; shapes that depend on data are not built yet",
+           operand);
   }
   return contents;
 }
@@ -24,19 +25,21 @@ std::optional<Shape> known(Builder& b, ValueId id, std::string_view operand) {
 std::optional<Ints> known_ints(Builder& b, ValueId id, std::string_view operand) {
   auto values = b.constant_ints(id);
   if (!values && b.ok()) {
-    b.fail(ErrorCode::unsupported, "'{}' must be known when the model is loaded; computed axes are not built yet", operand);
+    b.fail(ErrorCode::unsupported,
+           "'{}' must be known when the model is loaded; computed axes are not built yet", operand);
   }
   return values;
 }
 
-// count / rest, where sizes that may be 0 are taken as positive: with a 0 among them there is no element, and every
-// quotient fits. So [N, 3, 4] to [N, -1] infers 12, not 12·N // N.
+// count / rest, where sizes that may be 0 are taken as positive: with a 0 among them there is no element, and
+// every quotient fits. So [N, 3, 4] to [N, -1] infers 12, not 12·N // N.
 Dim inferred_size(const Dim& count, const Dim& rest) {
   std::map<std::string, Dim, std::less<>> positive, original;
   for (const Dim* dim : {&count, &rest}) {
     for (const auto& [name, bounds] : dim->symbols()) {
       original.emplace(name, Dim::symbol(name, bounds));
-      positive.emplace(name, Dim::symbol(name, {std::max<std::int64_t>(bounds.min, 1), std::max<std::int64_t>(bounds.max, 1)}));
+      positive.emplace(name, Dim::symbol(name, {std::max<std::int64_t>(bounds.min, 1),
+                                                std::max<std::int64_t>(bounds.max, 1)}));
     }
   }
   return floor_div(count.substitute(positive), rest.substitute(positive)).substitute(original);
@@ -53,11 +56,13 @@ Values reshape(Builder& b, const OpCall& call) {
   for (std::size_t i = 0; i < target->size(); ++i) {
     Dim size = (*target)[i];
     if (size.is(0) && !allow_zero) {
-      if (i >= from.size()) return {b.fail(ErrorCode::mismatch, "a 0 at position {} copies no axis of {}", i, text_of(from))};
+      if (i >= from.size())
+        return {b.fail(ErrorCode::mismatch, "a 0 at position {} copies no axis of {}", i, text_of(from))};
       size = from[i];
     }
     if (size.is(-1)) {
-      if (inferred) return {b.fail(ErrorCode::mismatch, "more than one -1 in the target {}", text_of(*target))};
+      if (inferred)
+        return {b.fail(ErrorCode::mismatch, "more than one -1 in the target {}", text_of(*target))};
       inferred = i;
     } else {
       rest = rest * size;
@@ -74,14 +79,16 @@ Values reshape(Builder& b, const OpCall& call) {
 Values shape_op(Builder& b, const OpCall& call) {
   const Shape& shape = b.shape(call.inputs[0]);
   const auto rank = std::ssize(shape);
-  const auto clamp = [&](std::int64_t axis) { return std::clamp<std::int64_t>(axis < 0 ? axis + rank : axis, 0, rank); };
+  const auto clamp = [&](std::int64_t axis) {
+    return std::clamp<std::int64_t>(axis < 0 ? axis + rank : axis, 0, rank);
+  };
   const auto start = clamp(call.attributes.get_or<std::int64_t>("start", 0));
   const auto end = std::max(start, clamp(call.attributes.get_or<std::int64_t>("end", rank)));
   return {b.dims(Shape(shape.begin() + start, shape.begin() + end))};
 }
 
-// "To the end" is written as a very large number. Sizes beyond it are refused at run time rather than carried along as
-// min(size, end) through every shape that follows.
+// "To the end" is written as a very large number. Sizes beyond it are refused at run time rather than carried
+// along as min(size, end) through every shape that follows.
 constexpr std::int64_t kToTheEnd = 1'000'000'000;
 
 struct Range {
@@ -92,7 +99,8 @@ struct Range {
 Range slice_range(Builder& b, const Dim& from, const Dim& to, std::int64_t step, const Dim& size) {
   const auto position = [&](const Dim& at, std::int64_t low, const Dim& high) {
     if (at.constant().value_or(0) >= kToTheEnd) {
-      b.graph().require({Constraint::Kind::less_equal, high, at, "slice: an end that stands for the end of the axis"});
+      b.graph().require(
+          {Constraint::Kind::less_equal, high, at, "slice: an end that stands for the end of the axis"});
       return high;
     }
     const Dim counted = select_less(at, 0, at + size, at);
@@ -118,8 +126,8 @@ Values slice(Builder& b, const OpCall& call) {
   if (operand(3) != ValueId::none) axes = known_ints(b, operand(3), "axes").value_or(axes);
   if (operand(4) != ValueId::none) steps = known_ints(b, operand(4), "steps").value_or(steps);
   if (ends->size() != starts->size() || axes.size() != starts->size() || steps.size() != starts->size()) {
-    return {b.fail(ErrorCode::mismatch, "starts, ends, axes and steps have {}, {}, {} and {} elements", starts->size(),
-                   ends->size(), axes.size(), steps.size())};
+    return {b.fail(ErrorCode::mismatch, "starts, ends, axes and steps have {}, {}, {} and {} elements",
+                   starts->size(), ends->size(), axes.size(), steps.size())};
   }
   Shape begin(b.shape(x).size(), Dim(0)), size = b.shape(x);
   Ints step(size.size(), 1);
@@ -168,7 +176,8 @@ std::optional<std::vector<bool>> axis_set(Builder& b, ValueId axes, std::int64_t
 
 Values unsqueeze(Builder& b, const OpCall& call) {
   const auto axes = b.constant_ints(call.inputs[1]);
-  const auto inserted = axis_set(b, call.inputs[1], b.rank(call.inputs[0]) + std::ssize(axes.value_or(Ints{})));
+  const auto inserted =
+      axis_set(b, call.inputs[1], b.rank(call.inputs[0]) + std::ssize(axes.value_or(Ints{})));
   if (!inserted) return {ValueId::none};
   Shape to;
   auto from = b.shape(call.inputs[0]).begin();
@@ -187,7 +196,9 @@ Values squeeze(Builder& b, const OpCall& call) {
     for (std::size_t i = 0; i < from.size(); ++i) {
       dropped[i] = from[i].is(1);
       if (!from[i].constant()) {
-        return {b.fail(ErrorCode::unsupported, "without axes the rank depends on {}; ranks that depend on data are not built yet", from[i].text())};
+        return {b.fail(ErrorCode::unsupported,
+                       "without axes the rank depends on {}; ranks that depend on data are not built yet",
+                       from[i].text())};
       }
     }
   }
@@ -196,7 +207,8 @@ Values squeeze(Builder& b, const OpCall& call) {
     if (!dropped[i]) {
       to.push_back(from[i]);
     } else if (!from[i].constant()) {
-      b.graph().require({Constraint::Kind::equal, from[i], 1, fmt::format("squeeze: axis {} of {} is dropped", i, text_of(from))});
+      b.graph().require({Constraint::Kind::equal, from[i], 1,
+                         fmt::format("squeeze: axis {} of {} is dropped", i, text_of(from))});
     } else if (!from[i].is(1)) {
       return {b.fail(ErrorCode::mismatch, "axis {} has size {} and cannot be dropped", i, from[i].text())};
     }
@@ -232,7 +244,10 @@ std::vector<Sample> reshape_samples(DType t) {
   return {{"merge", {x, ints({6, 4})}, {}, {false, true}},
           {"infer", {x, ints({4, -1})}, {}, {false, true}},
           {"copy", {x, ints({0, -1})}, {}, {false, true}},
-          {"empty", {sample_tensor(t, {0, 3}, Fill::normal), ints({3, 0})}, {{"allowzero", std::int64_t{1}}}, {false, true}}};
+          {"empty",
+           {sample_tensor(t, {0, 3}, Fill::normal), ints({3, 0})},
+           {{"allowzero", std::int64_t{1}}},
+           {false, true}}};
 }
 
 std::vector<Sample> shape_samples(DType t) {
@@ -251,21 +266,25 @@ std::vector<Sample> slice_samples(DType t) {
 }
 
 std::vector<Sample> concat_samples(DType t) {
-  const auto part = [&](StaticShape shape, std::uint64_t seed) { return sample_tensor(t, std::move(shape), Fill::normal, seed); };
+  const auto part = [&](StaticShape shape, std::uint64_t seed) {
+    return sample_tensor(t, std::move(shape), Fill::normal, seed);
+  };
   return {{"rows", {part({2, 17}, 1), part({3, 17}, 2)}, {{"axis", std::int64_t{0}}}, {}},
           {"columns", {part({3, 5}, 1), part({3, 1}, 2), part({3, 18}, 3)}, {{"axis", std::int64_t{-1}}}, {}},
           {"an empty part", {part({2, 0, 3}, 1), part({2, 4, 3}, 2)}, {{"axis", std::int64_t{1}}}, {}}};
 }
 
 std::vector<Sample> expand_samples(DType t) {
-  return {{"column", {sample_tensor(t, {3, 1}, Fill::normal), ints({3, 17})}, {}, {false, true}},
-          {"ones in the target", {sample_tensor(t, {3, 4}, Fill::normal), ints({2, 1, 1})}, {}, {false, true}},
-          {"scalar", {sample_tensor(t, {}, Fill::normal), ints({5})}, {}, {false, true}}};
+  return {
+      {"column", {sample_tensor(t, {3, 1}, Fill::normal), ints({3, 17})}, {}, {false, true}},
+      {"ones in the target", {sample_tensor(t, {3, 4}, Fill::normal), ints({2, 1, 1})}, {}, {false, true}},
+      {"scalar", {sample_tensor(t, {}, Fill::normal), ints({5})}, {}, {false, true}}};
 }
 
 std::vector<Sample> unsqueeze_samples(DType t) {
   const auto x = sample_tensor(t, {3, 4}, Fill::normal);
-  return {{"first and last", {x, ints({0, -1})}, {}, {false, true}}, {"inside", {x, ints({1})}, {}, {false, true}}};
+  return {{"first and last", {x, ints({0, -1})}, {}, {false, true}},
+          {"inside", {x, ints({1})}, {}, {false, true}}};
 }
 
 std::vector<Sample> squeeze_samples(DType t) {
@@ -283,7 +302,8 @@ constexpr List<std::int64_t, 10> kReshapeVersions = {5, 13, 14, 19, 21, 23, 24, 
 
 constexpr std::array kOps = {
     OpDef{.name = "reshape",
-          .doc = "The same elements in row-major order under another shape; 0 copies an axis (unless allowzero), one -1 is inferred.",
+          .doc = "The same elements in row-major order under another shape; 0 copies an axis (unless "
+                 "allowzero), one -1 is inferred.",
           .inputs = {{"data", "[...]"}, {"shape", "[r]", kI64, "index"}},
           .outputs = {{"reshaped", "shape"}},
           .attributes = {{"allowzero", AttributeKind::integer, "0", "a 0 means size 0"}},
@@ -302,7 +322,8 @@ constexpr std::array kOps = {
           .onnx = {"Shape", {1, 13, 15, 19, 21, 23, 24, 25}},
           .oracle = "onnx-node:test_shape"},
     OpDef{.name = "slice",
-          .doc = "Elements start, start + step, … before end on each named axis; negative positions count from the end.",
+          .doc = "Elements start, start + step, … before end on each named axis; negative positions count "
+                 "from the end.",
           .inputs = {{"data", "[...]"},
                      {"starts", "[n]", kIndex, "index"},
                      {"ends", "[n]", kIndex, "index"},

@@ -10,7 +10,8 @@
 namespace diji {
 namespace {
 
-// A folded constant may have at most this many bytes: a broadcast must not turn a scalar into megabytes of model.
+// A folded constant may have at most this many bytes: a broadcast must not turn a scalar into megabytes of
+// model.
 constexpr std::int64_t kFoldedBytesMax = 1 << 20;
 
 // Operators may decompose to operators; a record that decomposes to itself is a mistake that must end.
@@ -24,7 +25,9 @@ Result<Graph> decompose_once(const Graph& graph) {
   return rewrite(graph, [&](Builder& builder, const Node& node, Values& inputs) -> std::optional<Values> {
     if (primitive_of(node.op)) return std::nullopt;
     if (node.op->decompose == nullptr) {
-      builder.fail(ErrorCode::unsupported, "operator '{}' has no decomposition: structured and host operators are not built yet", node.op->name);
+      builder.fail(ErrorCode::unsupported,
+                   "operator '{}' has no decomposition: structured and host operators are not built yet",
+                   node.op->name);
       return Values{};
     }
     return node.op->decompose(builder, {node.op, inputs, node.attributes});
@@ -32,7 +35,8 @@ Result<Graph> decompose_once(const Graph& graph) {
 }
 
 bool all_constant(const Graph& graph, const Values& ids) {
-  return std::ranges::all_of(ids, [&](ValueId id) { return id == ValueId::none || graph.value(id).constant != nullptr; });
+  return std::ranges::all_of(
+      ids, [&](ValueId id) { return id == ValueId::none || graph.value(id).constant != nullptr; });
 }
 
 bool fits_budget(const Type& type) {
@@ -62,7 +66,8 @@ bool all_known(const Shape& contents) {
 Result<Graph> decompose(const Graph& graph, const PassOptions&) {
   Graph result = graph;
   for (int round = 0; has_composed(result); ++round) {
-    if (round == kDecomposeRoundsMax) return fail(ErrorCode::unsupported, "operators decompose into each other without end");
+    if (round == kDecomposeRoundsMax)
+      return fail(ErrorCode::unsupported, "operators decompose into each other without end");
     result = TRY(decompose_once(result));
   }
   return result;
@@ -75,7 +80,8 @@ Result<Graph> fold_constants(const Graph& graph, const PassOptions&) {
     const Value& value = graph.value(node.outputs[0]);
     const bool known = value.contents && all_known(*value.contents);
     if (value.contents && !known) {
-      const bool writable = value.type.shape == Shape{Dim(std::ssize(*value.contents))} && contains(kIndex, value.type.dtype);
+      const bool writable =
+          value.type.shape == Shape{Dim(std::ssize(*value.contents))} && contains(kIndex, value.type.dtype);
       if (primitive == Primitive::dims || !writable) return std::nullopt;
       return Values{builder.dims(*value.contents, value.type.dtype)};
     }
@@ -104,7 +110,8 @@ Result<Graph> merge_common(const Graph& graph, const PassOptions&) {
     if (id == ValueId::none || fresh.value(id).constant == nullptr) return id;
     const HostTensor& constant = *fresh.value(id).constant;
     const auto bytes = constant.bytes();
-    const auto key = std::hash<std::string_view>{}({reinterpret_cast<const char*>(bytes.data()), std::min<std::size_t>(bytes.size(), 4096)});
+    const auto key = std::hash<std::string_view>{}(
+        {reinterpret_cast<const char*>(bytes.data()), std::min<std::size_t>(bytes.size(), 4096)});
     const auto [first, last] = constants.equal_range(key);
     for (auto it = first; it != last; ++it) {
       if (fresh.value(it->second).constant->same_bits(constant)) return it->second;
@@ -121,7 +128,8 @@ Result<Graph> merge_common(const Graph& graph, const PassOptions&) {
     const auto [first, last] = nodes.equal_range(key);
     for (auto it = first; it != last; ++it) {
       const Node& other = builder.graph().node(it->second);
-      const bool same = other.op == node.op && other.inputs == inputs && other.attributes == node.attributes && other.body == node.body;
+      const bool same = other.op == node.op && other.inputs == inputs &&
+                        other.attributes == node.attributes && other.body == node.body;
       if (same && other.outputs.size() == node.outputs.size()) return other.outputs;
     }
     nodes.emplace(key, static_cast<NodeId>(builder.graph().nodes().size()));

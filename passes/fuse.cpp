@@ -1,5 +1,5 @@
-// Fusion: every node that computes becomes part of one group, every group one kernel. codegen's flatten() is the judge
-// of what one kernel is, so that this pass and lowering cannot disagree.
+// Fusion: every node that computes becomes part of one group, every group one kernel. codegen's flatten() is
+// the judge of what one kernel is, so that this pass and lowering cannot disagree.
 #include "codegen/kernel_body.h"
 #include "graph/primitives.h"
 #include "passes/passes.h"
@@ -22,8 +22,8 @@ constexpr RuleInfo kFusionRules[] = {
 };
 
 bool is_root(Primitive primitive) {
-  return primitive == Primitive::reduce || primitive == Primitive::dot_general || primitive == Primitive::convolution ||
-         primitive == Primitive::concatenate;
+  return primitive == Primitive::reduce || primitive == Primitive::dot_general ||
+         primitive == Primitive::convolution || primitive == Primitive::concatenate;
 }
 
 struct Group {
@@ -40,17 +40,21 @@ struct Extracted {
 
 class Fuser {
  public:
-  Fuser(const Graph& graph, const PassOptions& options) : graph_(graph), options_(options), member_of_(graph.nodes().size()) {}
+  Fuser(const Graph& graph, const PassOptions& options)
+      : graph_(graph), options_(options), member_of_(graph.nodes().size()) {}
 
   Result<Graph> run() {
     collect_readers();
     for (std::size_t i = graph_.nodes().size(); i-- > 0;) assign(i);
     std::vector<const Group*> by_output(graph_.nodes().size(), nullptr);
     for (const Group& group : groups_) by_output[group.output] = &group;
-    const auto position = [&](const Node& node) { return static_cast<std::size_t>(&node - graph_.nodes().data()); };
+    const auto position = [&](const Node& node) {
+      return static_cast<std::size_t>(&node - graph_.nodes().data());
+    };
     // Captures are values of the old graph, so the map of the walk is kept here as well.
     ValueMap map(graph_.values().size());
-    for (std::size_t i = 0; i < graph_.inputs().size(); ++i) map.set(graph_.inputs()[i].value, static_cast<ValueId>(i));
+    for (std::size_t i = 0; i < graph_.inputs().size(); ++i)
+      map.set(graph_.inputs()[i].value, static_cast<ValueId>(i));
     return rewrite(
         graph_,
         [&](Builder& builder, const Node& node, Values& inputs) -> std::optional<Values> {
@@ -64,7 +68,9 @@ class Fuser {
           for (std::size_t i = 0; i < results.size(); ++i) map.set(node.outputs[i], results[i]);
           return results;
         },
-        [&](const Node& node) { return by_output[position(node)] != nullptr || stands_alone_[position(node)]; });
+        [&](const Node& node) {
+          return by_output[position(node)] != nullptr || stands_alone_[position(node)];
+        });
   }
 
  private:
@@ -105,7 +111,8 @@ class Fuser {
       // A view costs nothing to repeat: each reader takes it in where it can.
       for (const std::size_t group : groups) needs_memory |= !try_join(i, group);
     } else {
-      const bool joined = !needs_memory && groups.size() == 1 && may_repeat_nothing(i) && try_join(i, *groups.begin());
+      const bool joined =
+          !needs_memory && groups.size() == 1 && may_repeat_nothing(i) && try_join(i, *groups.begin());
       needs_memory = !joined;
     }
     if (!needs_memory) return;
@@ -119,7 +126,8 @@ class Fuser {
     groups_.push_back(std::move(group));
   }
 
-  // Work that a broadcast would repeat for every copy is computed once, in memory; conversions are cheaper than memory.
+  // Work that a broadcast would repeat for every copy is computed once, in memory; conversions are cheaper
+  // than memory.
   bool may_repeat_nothing(std::size_t i) const {
     if (primitive(i) == Primitive::convert) return true;
     std::vector<std::size_t> pending(readers_[i].begin(), readers_[i].end());
@@ -127,7 +135,8 @@ class Fuser {
       const std::size_t reader = pending.back();
       pending.pop_back();
       if (primitive(reader) == Primitive::broadcast) return false;
-      if (is_view(primitive(reader))) pending.insert(pending.end(), readers_[reader].begin(), readers_[reader].end());
+      if (is_view(primitive(reader)))
+        pending.insert(pending.end(), readers_[reader].begin(), readers_[reader].end());
     }
     return true;
   }
@@ -155,7 +164,8 @@ class Fuser {
     ValueMap map(graph_.values().size());
     const auto capture = [&](ValueId id) {
       const Value& value = graph_.value(id);
-      const bool inside = value.producer != NodeId::none && group.nodes.contains(static_cast<std::size_t>(value.producer));
+      const bool inside =
+          value.producer != NodeId::none && group.nodes.contains(static_cast<std::size_t>(value.producer));
       if (inside || map[id] != ValueId::none) return;
       if (value.constant != nullptr && value.constant->count() == 1) {
         map.set(id, result.body.add_constant(value.constant));
@@ -168,7 +178,9 @@ class Fuser {
     for (const std::size_t i : group.nodes) std::ranges::for_each(node(i).inputs, capture);
     for (const std::size_t i : group.nodes) {
       const Node& member = node(i);
-      const Node& copy = result.body.add_node({.op = member.op, .inputs = map.of(member.inputs), .attributes = member.attributes}, {graph_.type(member.outputs[0])});
+      const Node& copy = result.body.add_node(
+          {.op = member.op, .inputs = map.of(member.inputs), .attributes = member.attributes},
+          {graph_.type(member.outputs[0])});
       map.set(member.outputs[0], copy.outputs[0]);
     }
     result.body.add_output("y", map[node(group.output).outputs[0]]);

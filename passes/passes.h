@@ -18,8 +18,8 @@ struct PassOptions {
 
 /// Composed operators to primitives. Errors: operators whose kind is not built yet, by name.
 Result<Graph> decompose(const Graph& graph, const PassOptions& options);
-/// Nodes whose operands are constants become constants (typed interpreter), within a size budget; integer tensors known
-/// as expressions of sizes become prim.dims.
+/// Nodes whose operands are constants become constants (typed interpreter), within a size budget; integer
+/// tensors known as expressions of sizes become prim.dims.
 Result<Graph> fold_constants(const Graph& graph, const PassOptions& options);
 /// The named local rules (see rules()) until none applies.
 Result<Graph> simplify(const Graph& graph, const PassOptions& options);
@@ -27,8 +27,8 @@ Result<Graph> simplify(const Graph& graph, const PassOptions& options);
 Result<Graph> merge_common(const Graph& graph, const PassOptions& options);
 /// Nodes that no output needs go away.
 Result<Graph> remove_dead(const Graph& graph, const PassOptions& options);
-/// Groups that become one kernel each: element-wise chains and views, with a reduction, dot product or convolution at
-/// the root and element-wise work behind it.
+/// Groups that become one kernel each: element-wise chains and views, with a reduction, dot product or
+/// convolution at the root and element-wise work behind it.
 Result<Graph> fuse(const Graph& graph, const PassOptions& options);
 
 struct PassEntry {

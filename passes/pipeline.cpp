@@ -9,12 +9,8 @@ namespace diji {
 namespace {
 
 constexpr PassEntry kPipeline[] = {
-    {"decompose", decompose},
-    {"fold_constants", fold_constants},
-    {"simplify", simplify},
-    {"merge_common", merge_common},
-    {"remove_dead", remove_dead},
-    {"fuse", fuse},
+    {"decompose", decompose},       {"fold_constants", fold_constants}, {"simplify", simplify},
+    {"merge_common", merge_common}, {"remove_dead", remove_dead},       {"fuse", fuse},
 };
 
 }  // namespace
@@ -25,7 +21,8 @@ Result<Graph> run_pipeline(Graph graph, const PassOptions& options) {
   for (const PassEntry& pass : kPipeline) {
     graph = TRY(pass.run(graph, options));
     if (options.verify_each) {
-      if (auto verified = verify(graph); !verified) return in_context(fmt::format("after pass {}", pass.name), std::move(verified).error());
+      if (auto verified = verify(graph); !verified)
+        return in_context(fmt::format("after pass {}", pass.name), std::move(verified).error());
     }
     if (options.dump_after == pass.name) fmt::print(stderr, "{}", print(graph));
   }

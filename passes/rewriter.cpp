@@ -21,7 +21,8 @@ Values copy_node(Builder& builder, const Graph& graph, const Node& node, const V
   return builder.graph().add_node(std::move(copy), std::move(types), std::move(contents)).outputs;
 }
 
-Result<Graph> rewrite(const Graph& graph, const NodeRule& rule, const std::function<bool(const Node&)>& wanted) {
+Result<Graph> rewrite(const Graph& graph, const NodeRule& rule,
+                      const std::function<bool(const Node&)>& wanted) {
   Graph result;
   result.name = graph.name;
   ValueMap map(graph.values().size());
@@ -42,7 +43,8 @@ Result<Graph> rewrite(const Graph& graph, const NodeRule& rule, const std::funct
     Values inputs = map.of(node.inputs);
     std::optional<Values> outputs = rule(builder, node, inputs);
     if (auto status = builder.status(); !status) {
-      return in_context(node.name.empty() ? node.op->name : std::string_view(node.name), std::move(status).error());
+      return in_context(node.name.empty() ? node.op->name : std::string_view(node.name),
+                        std::move(status).error());
     }
     if (!outputs) outputs = copy_node(builder, graph, node, inputs);
     for (std::size_t i = 0; i < outputs->size(); ++i) map.set(node.outputs[i], (*outputs)[i]);

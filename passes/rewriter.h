@@ -26,11 +26,13 @@ class ValueMap {
 /// The node as it is, with other inputs: types, contents, name and body are kept.
 Values copy_node(Builder& builder, const Graph& graph, const Node& node, const Values& inputs);
 
-/// What a node becomes: its outputs' values in the new graph, or nothing when it is copied as it is. `inputs` are already mapped, and a rule may change them before the copy.
+/// What a node becomes: its outputs' values in the new graph, or nothing when it is copied as it is. `inputs`
+/// are already mapped, and a rule may change them before the copy.
 using NodeRule = std::function<std::optional<Values>(Builder& builder, const Node& node, Values& inputs)>;
 
-/// A new graph with the same ports, assumptions and name, every node through `rule` except those that `wanted` leaves out.
-/// Constants are taken over when read.
-Result<Graph> rewrite(const Graph& graph, const NodeRule& rule, const std::function<bool(const Node&)>& wanted = {});
+/// A new graph with the same ports, assumptions and name, every node through `rule` except those that
+/// `wanted` leaves out. Constants are taken over when read.
+Result<Graph> rewrite(const Graph& graph, const NodeRule& rule,
+                      const std::function<bool(const Node&)>& wanted = {});
 
 }  // namespace diji

@@ -1,4 +1,5 @@
-// Local rules with names: each rewrites one node where its pattern holds exactly, never beyond what IEEE arithmetic allows.
+// Local rules with names: each rewrites one node where its pattern holds exactly, never beyond what IEEE
+// arithmetic allows.
 #include "graph/primitives.h"
 #include "passes/passes.h"
 #include "passes/rewriter.h"
@@ -12,7 +13,8 @@ namespace {
 struct Rule {
   std::string_view name;
   std::string_view doc;
-  std::optional<ValueId> (*apply)(Builder& builder, Primitive primitive, const Node& node, const Values& inputs);
+  std::optional<ValueId> (*apply)(Builder& builder, Primitive primitive, const Node& node,
+                                  const Values& inputs);
 };
 
 const Node* producer(Builder& b, ValueId id, Primitive wanted) {
@@ -22,7 +24,8 @@ const Node* producer(Builder& b, ValueId id, Primitive wanted) {
   return primitive_of(result.op) == wanted ? &result : nullptr;
 }
 
-std::optional<ValueId> drop_identity(Builder& b, Primitive primitive, const Node& node, const Values& inputs) {
+std::optional<ValueId> drop_identity(Builder& b, Primitive primitive, const Node& node,
+                                     const Values& inputs) {
   switch (primitive) {
     case Primitive::reshape:
     case Primitive::broadcast:
@@ -46,14 +49,16 @@ std::optional<ValueId> drop_identity(Builder& b, Primitive primitive, const Node
   }
 }
 
-std::optional<ValueId> merge_reshapes(Builder& b, Primitive primitive, const Node& node, const Values& inputs) {
+std::optional<ValueId> merge_reshapes(Builder& b, Primitive primitive, const Node& node,
+                                      const Values& inputs) {
   if (primitive != Primitive::reshape) return std::nullopt;
   const Node* first = producer(b, inputs[0], Primitive::reshape);
   if (first == nullptr) return std::nullopt;
   return b.reshape(first->inputs[0], node.attributes.get_or("shape", Shape{}));
 }
 
-std::optional<ValueId> merge_broadcasts(Builder& b, Primitive primitive, const Node& node, const Values& inputs) {
+std::optional<ValueId> merge_broadcasts(Builder& b, Primitive primitive, const Node& node,
+                                        const Values& inputs) {
   if (primitive != Primitive::broadcast) return std::nullopt;
   const Node* first = producer(b, inputs[0], Primitive::broadcast);
   if (first == nullptr) return std::nullopt;
@@ -61,7 +66,8 @@ std::optional<ValueId> merge_broadcasts(Builder& b, Primitive primitive, const N
 }
 
 // map(broadcast(x), broadcast(y)) computes the same number many times; broadcast(map(x, y)) once.
-std::optional<ValueId> sink_broadcast(Builder& b, Primitive primitive, const Node& node, const Values& inputs) {
+std::optional<ValueId> sink_broadcast(Builder& b, Primitive primitive, const Node& node,
+                                      const Values& inputs) {
   if (!is_map(primitive)) return std::nullopt;
   // Stretched over no element at all, an integer division never meets its zero divisor.
   if (primitive == Primitive::divide && !is_floating(b.dtype(inputs[0]))) return std::nullopt;
@@ -84,7 +90,8 @@ std::optional<ValueId> sink_broadcast(Builder& b, Primitive primitive, const Nod
 }
 
 // A spatial axis of size 1 with kernel size 1 carries nothing: without it the innermost axis is the long one.
-std::optional<ValueId> convolution_unit_axis(Builder& b, Primitive primitive, const Node& node, const Values& inputs) {
+std::optional<ValueId> convolution_unit_axis(Builder& b, Primitive primitive, const Node& node,
+                                             const Values& inputs) {
   if (primitive != Primitive::convolution) return std::nullopt;
   ConvolutionDims dims = convolution_dims(node.attributes);
   const Shape x = b.shape(inputs[0]), w = b.shape(inputs[1]);
@@ -94,7 +101,8 @@ std::optional<ValueId> convolution_unit_axis(Builder& b, Primitive primitive, co
   };
   for (std::size_t i = 0; i < dims.strides.size() && dims.strides.size() > 1; ++i) {
     if (!x[i + 2].is(1) || !w[i + 2].is(1) || dims.pads_low[i] != 0 || dims.pads_high[i] != 0) continue;
-    const ValueId narrow_x = b.reshape(inputs[0], drop(x, i + 2)), narrow_w = b.reshape(inputs[1], drop(w, i + 2));
+    const ValueId narrow_x = b.reshape(inputs[0], drop(x, i + 2)),
+                  narrow_w = b.reshape(inputs[1], drop(w, i + 2));
     dims = {.strides = drop(dims.strides, i),
             .dilations = drop(dims.dilations, i),
             .pads_low = drop(dims.pads_low, i),
@@ -113,7 +121,8 @@ constexpr Rule kRules[] = {
     {"merge_reshapes", "reshape of reshape is one reshape", merge_reshapes},
     {"merge_broadcasts", "broadcast of broadcast is one broadcast", merge_broadcasts},
     {"sink_broadcast", "element-wise work moves before the broadcast of all its operands", sink_broadcast},
-    {"convolution_unit_axis", "a spatial axis of size 1 under a kernel of size 1 is dropped", convolution_unit_axis},
+    {"convolution_unit_axis", "a spatial axis of size 1 under a kernel of size 1 is dropped",
+     convolution_unit_axis},
 };
 
 // Rules enable each other; each round shrinks the graph or moves a broadcast down, so few rounds are needed.
@@ -126,18 +135,19 @@ Result<Graph> simplify(const Graph& graph, const PassOptions& options) {
   bool changed = true;
   for (int round = 0; changed && round < kRoundsMax; ++round) {
     changed = false;
-    result = TRY(rewrite(result, [&](Builder& builder, const Node& node, Values& inputs) -> std::optional<Values> {
-      const auto primitive = primitive_of(node.op);
-      if (!primitive || *primitive == Primitive::fusion) return std::nullopt;
-      for (const Rule& rule : kRules) {
-        if (options.disabled_rules.contains(rule.name)) continue;
-        if (const auto replaced = rule.apply(builder, *primitive, node, inputs)) {
-          changed = true;
-          return Values{*replaced};
-        }
-      }
-      return std::nullopt;
-    }));
+    result =
+        TRY(rewrite(result, [&](Builder& builder, const Node& node, Values& inputs) -> std::optional<Values> {
+          const auto primitive = primitive_of(node.op);
+          if (!primitive || *primitive == Primitive::fusion) return std::nullopt;
+          for (const Rule& rule : kRules) {
+            if (options.disabled_rules.contains(rule.name)) continue;
+            if (const auto replaced = rule.apply(builder, *primitive, node, inputs)) {
+              changed = true;
+              return Values{*replaced};
+            }
+          }
+          return std::nullopt;
+        }));
     result = TRY(remove_dead(result, options));
   }
   return result;

@@ -18,7 +18,8 @@ import sys
 
 FILE_LINES_MAX = 800
 FUNCTION_LINES_MAX = 70
-COLUMNS_MAX = 110
+COLUMNS_MAX = 110  # as clang-format breaks lines
+OTHER_COLUMNS_MAX = 120  # scripts and build files
 README_LINES_MAX = 30
 OTHER_LINES_MAX = {"include/diji/device_plugin.h": 300, "plugins/mock/": 250}  # a file, or a folder's sources
 C_FAMILY = (".cpp", ".h", ".c")
@@ -179,9 +180,10 @@ def budgets(tree):
         lines = text.splitlines()
         if len(lines) > FILE_LINES_MAX:
             yield path, FILE_LINES_MAX, f"{len(lines)} lines; {FILE_LINES_MAX} at most"
+        columns = COLUMNS_MAX if path.endswith(C_FAMILY) else OTHER_COLUMNS_MAX
         for number, line in enumerate(lines, 1):
-            if len(line) > COLUMNS_MAX and "https://" not in line:
-                yield path, number, f"{len(line)} columns; {COLUMNS_MAX} at most"
+            if len(line) > columns and "https://" not in line:
+                yield path, number, f"{len(line)} columns; {columns} at most"
         if path.endswith(".py"):
             nodes = (n for n in ast.walk(ast.parse(text)) if isinstance(n, (ast.FunctionDef, ast.Lambda)))
             spans = [(node.lineno, node.end_lineno) for node in nodes]

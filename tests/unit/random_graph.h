@@ -1,5 +1,5 @@
-// Random graphs over all primitives, with symbolic sizes and data that fits them: for property tests of every floor
-// above graph/. The same seed gives the same graph.
+// Random graphs over all primitives, with symbolic sizes and data that fits them: for property tests of every
+// floor above graph/. The same seed gives the same graph.
 #pragma once
 
 #include "base/checked.h"
@@ -39,22 +39,34 @@ class RandomGraph {
       step += attempt([&](Builder& b) { return any_node(b); }) ? 1 : 0;
     }
     graph_.add_output("last", pool_.back());
-    for (int i = static_cast<int>(below(3)); i > 0; --i) graph_.add_output(fmt::format("other {}", i), any_value());
+    for (int i = static_cast<int>(below(3)); i > 0; --i)
+      graph_.add_output(fmt::format("other {}", i), any_value());
   }
 
   const Graph& graph() const { return graph_; }
   const std::vector<HostTensor>& inputs() const { return inputs_; }
 
  private:
-  std::int64_t below(std::int64_t limit) { return std::uniform_int_distribution<std::int64_t>(0, limit - 1)(random_); }
+  std::int64_t below(std::int64_t limit) {
+    return std::uniform_int_distribution<std::int64_t>(0, limit - 1)(random_);
+  }
   template <typename T>
   T one_of(std::initializer_list<T> items) {
     return items.begin()[below(std::ssize(items))];
   }
   ValueId any_value() { return pool_[static_cast<std::size_t>(below(std::ssize(pool_)))]; }
   // Late values more often, so that graphs are deep rather than wide.
-  ValueId late_value() { return below(4) == 0 ? any_value() : pool_[pool_.size() - 1 - static_cast<std::size_t>(below(std::min<std::int64_t>(2, std::ssize(pool_))))]; }
-  DType any_dtype() { return below(3) == 0 ? static_cast<DType>(below(kDTypeCount)) : one_of({DType::f32, DType::f32, DType::f32, DType::f16, DType::i32, DType::f64, DType::i64}); }
+  ValueId late_value() {
+    return below(4) == 0
+               ? any_value()
+               : pool_[pool_.size() - 1 -
+                       static_cast<std::size_t>(below(std::min<std::int64_t>(2, std::ssize(pool_))))];
+  }
+  DType any_dtype() {
+    return below(3) == 0
+               ? static_cast<DType>(below(kDTypeCount))
+               : one_of({DType::f32, DType::f32, DType::f32, DType::f16, DType::i32, DType::f64, DType::i64});
+  }
   Dim any_size() {
     if (below(5) < 2) return symbols_[static_cast<std::size_t>(below(2))];
     return one_of<Dim>({1, 1, 2, 3, 4, 5, 6, 15, 16, 17, 33});
@@ -90,7 +102,8 @@ class RandomGraph {
   bool fits(std::size_t first_new) const {
     for (const Constraint& c : graph_.constraints()) {
       const auto left = c.left.evaluate(bindings_), right = c.right.evaluate(bindings_);
-      if (!left || !right || !(c.kind == Constraint::Kind::equal ? *left == *right : *left <= *right)) return false;
+      if (!left || !right || !(c.kind == Constraint::Kind::equal ? *left == *right : *left <= *right))
+        return false;
     }
     for (std::size_t i = first_new; i < graph_.values().size(); ++i) {
       const auto elements = count(graph_.values()[i].type.shape);
@@ -100,7 +113,8 @@ class RandomGraph {
   }
 
   double any_real() {
-    if (options_.special_values && below(6) == 0) return one_of({std::nan(""), HUGE_VAL, -HUGE_VAL, -0.0, 0.0, 1e30, -1e-30});
+    if (options_.special_values && below(6) == 0)
+      return one_of({std::nan(""), HUGE_VAL, -HUGE_VAL, -0.0, 0.0, 1e30, -1e-30});
     return below(12) == 0 ? 0.0 : std::uniform_real_distribution<double>(-2, 2)(random_);
   }
   ValueId fresh_input(DType dtype, const Shape& shape) {
@@ -115,14 +129,16 @@ class RandomGraph {
         if constexpr (std::is_same_v<T, bool>) {
           value = below(2) == 0;
         } else if constexpr (std::is_integral_v<T>) {
-          value = static_cast<T>(kind == 0 ? random_() : static_cast<std::uint64_t>(below(21) - (std::is_signed_v<T> ? 10 : 0)));
+          value = static_cast<T>(
+              kind == 0 ? random_() : static_cast<std::uint64_t>(below(21) - (std::is_signed_v<T> ? 10 : 0)));
         } else {
           value = static_cast<T>(any_real());
         }
       }
     });
     if (graph_.inputs().size() > 1 && below(4) == 0) {
-      if (std::ranges::all_of(shape, [](const Dim& d) { return d.constant().has_value(); })) return graph_.add_constant(std::move(tensor));
+      if (std::ranges::all_of(shape, [](const Dim& d) { return d.constant().has_value(); }))
+        return graph_.add_constant(std::move(tensor));
     }
     inputs_.push_back(std::move(tensor));
     return graph_.add_input(fmt::format("x{}", graph_.inputs().size()), {dtype, shape});
@@ -134,7 +150,9 @@ class RandomGraph {
       case 1:
       case 2: return binary(b);
       case 3:
-      case 4: return b.map(one_of({Primitive::exp, Primitive::tanh, Primitive::sqrt, Primitive::tanh}), {late_value()});
+      case 4:
+        return b.map(one_of({Primitive::exp, Primitive::tanh, Primitive::sqrt, Primitive::tanh}),
+                     {late_value()});
       case 5: return b.convert(late_value(), any_dtype());
       case 6: return reshape(b);
       case 7: return permute(b);
@@ -145,12 +163,16 @@ class RandomGraph {
       case 12: return reduce(b);
       case 13: return dot(b);
       case 14: return convolution(b);
-      default: return below(3) == 0 ? b.dims({symbols_[0], symbols_[0] * symbols_[1], 3}, one_of({DType::i64, DType::i32})) : binary(b);
+      default:
+        return below(3) == 0
+                   ? b.dims({symbols_[0], symbols_[0] * symbols_[1], 3}, one_of({DType::i64, DType::i32}))
+                   : binary(b);
     }
   }
 
   ValueId binary(Builder& b) {
-    const auto op = one_of({Primitive::add, Primitive::subtract, Primitive::multiply, Primitive::divide, Primitive::maximum, Primitive::equal, Primitive::add});
+    const auto op = one_of({Primitive::add, Primitive::subtract, Primitive::multiply, Primitive::divide,
+                            Primitive::maximum, Primitive::equal, Primitive::add});
     ValueId x = late_value(), y = partner(b, x);
     if (y == ValueId::none) return y;
     if (op == Primitive::divide && is_integer(b.dtype(x))) y = b.maximum(y, b.scalar(b.dtype(x), 1));
@@ -183,7 +205,8 @@ class RandomGraph {
     if (kind == 1) shape.insert(shape.begin() + at, Dim(1));
     if (kind == 2) std::erase(shape, Dim(1));
     if (kind == 3 && at > 0 && at < std::ssize(shape)) {
-      shape[static_cast<std::size_t>(at)] = shape[static_cast<std::size_t>(at - 1)] * shape[static_cast<std::size_t>(at)];
+      shape[static_cast<std::size_t>(at)] =
+          shape[static_cast<std::size_t>(at - 1)] * shape[static_cast<std::size_t>(at)];
       shape.erase(shape.begin() + at - 1);
     }
     if (kind == 4 && at < std::ssize(shape)) {
@@ -278,10 +301,13 @@ class RandomGraph {
     const std::int64_t contracted = below(b.rank(x));
     for (std::int64_t axis = 0; axis < b.rank(x); ++axis) {
       const bool again = below(12) == 0;
-      if (axis == contracted || again) right.push_back({b.shape(x)[static_cast<std::size_t>(axis)], 1, axis});
-      else if (below(3) == 0) right.push_back({b.shape(x)[static_cast<std::size_t>(axis)], 0, axis});
+      if (axis == contracted || again)
+        right.push_back({b.shape(x)[static_cast<std::size_t>(axis)], 1, axis});
+      else if (below(3) == 0)
+        right.push_back({b.shape(x)[static_cast<std::size_t>(axis)], 0, axis});
     }
-    for (std::int64_t free = one_of({0, 1, 1, 1, 1, 2}); free > 0; --free) right.push_back({any_size(), 2, -1});
+    for (std::int64_t free = one_of({0, 1, 1, 1, 1, 2}); free > 0; --free)
+      right.push_back({any_size(), 2, -1});
     if (below(2) == 0) std::ranges::shuffle(right, random_);
     DotDims dims;
     Shape shape;
@@ -297,7 +323,8 @@ class RandomGraph {
   }
   ValueId convolution(Builder& b) {
     const DType dtype = one_of({DType::f32, DType::f32, DType::f64, DType::f16, DType::bf16});
-    const std::int64_t groups = one_of({1, 1, 2, 3}), channels = 1 + below(3), filters = groups * one_of<std::int64_t>({1, 2, 3, 7, 13});
+    const std::int64_t groups = one_of({1, 1, 2, 3}), channels = 1 + below(3),
+                       filters = groups * one_of<std::int64_t>({1, 2, 3, 7, 13});
     Shape x_shape = {one_of<Dim>({1, 2, symbols_[0]}), groups * channels}, w_shape = {filters, channels};
     ConvolutionDims dims{.groups = groups};
     for (std::int64_t spatial = 1 + below(2); spatial > 0; --spatial) {
@@ -322,15 +349,20 @@ class RandomGraph {
   std::vector<ValueId> pool_;
 };
 
-/// One element and one bound at a time: what is wrong with `got` as a computation of `wanted`; empty when nothing is.
+/// One element and one bound at a time: what is wrong with `got` as a computation of `wanted`; empty when
+/// nothing is.
 inline std::string difference(const HostTensor& got, const BoundedTensor& wanted) {
   const HostTensor& truth = wanted.value;
-  if (got.shape() != truth.shape()) return fmt::format("shape {}, wanted {}", text_of(got.shape()), text_of(truth.shape()));
+  if (got.shape() != truth.shape())
+    return fmt::format("shape {}, wanted {}", text_of(got.shape()), text_of(truth.shape()));
   const bool floating = is_floating(got.dtype());
-  if (!floating && got.dtype() != truth.dtype()) return fmt::format("dtype {}, wanted {}", name_of(got.dtype()), name_of(truth.dtype()));
+  if (!floating && got.dtype() != truth.dtype())
+    return fmt::format("dtype {}, wanted {}", name_of(got.dtype()), name_of(truth.dtype()));
   const auto exact_got = floating ? std::vector<std::int64_t>{} : got.as_int64();
   const auto exact_truth = floating ? std::vector<std::int64_t>{} : truth.as_int64();
-  const double largest = got.dtype() == DType::f16 ? 65504.0 : got.dtype() == DType::f64 ? 0x1.fffffffffffffp1023 : 0x1.fep127;
+  const double largest = got.dtype() == DType::f16   ? 65504.0
+                         : got.dtype() == DType::f64 ? 0x1.fffffffffffffp1023
+                                                     : 0x1.fep127;
   for (std::int64_t i = 0; i < got.count(); ++i) {
     const auto at = static_cast<std::size_t>(i);
     const double bound = wanted.bound.values<double>()[at];
@@ -351,7 +383,8 @@ inline std::string difference(const HostTensor& got, const BoundedTensor& wanted
   return "";
 }
 
-/// Calls test(seed) for seeds 1 … count, or for DIJI_TEST_SEED alone. DIJI_TEST_COUNT is another count, for a long run.
+/// Calls test(seed) for seeds 1 … count, or for DIJI_TEST_SEED alone. DIJI_TEST_COUNT is another count, for a
+/// long run.
 template <typename Test>
 void for_each_seed(std::uint64_t count, Test test) {
   if (const char* seed = std::getenv("DIJI_TEST_SEED")) return test(std::strtoull(seed, nullptr, 10));

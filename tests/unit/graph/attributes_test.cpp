@@ -23,7 +23,8 @@ TEST_CASE("set, find, erase, in the order of names") {
 }
 
 TEST_CASE("equality is of bits and of kinds") {
-  const auto quiet = std::bit_cast<double>(0x7ff8000000000001ULL), other = std::bit_cast<double>(0x7ff8000000000002ULL);
+  const auto quiet = std::bit_cast<double>(0x7ff8000000000001ULL),
+             other = std::bit_cast<double>(0x7ff8000000000002ULL);
   EXPECT(same(quiet, quiet));
   EXPECT_FALSE(same(quiet, other));
   EXPECT_FALSE(same(0.0, -0.0));

@@ -1,4 +1,5 @@
-// The builder: the first error sticks, helpers add no node where nothing changes, calls are checked against the record.
+// The builder: the first error sticks, helpers add no node where nothing changes, calls are checked against
+// the record.
 #include "graph/builder.h"
 
 #include "tests/unit/expect.h"
@@ -60,7 +61,8 @@ TEST_CASE("broadcast_shapes") {
   EXPECT(broadcast({7}, {N}, 1) == "[7]");
   EXPECT(broadcast({0}, {1}, 0) == "[0]");
   EXPECT(broadcast({0}, {2}, 0) == "test: shapes [0] and [2] do not broadcast: 0 and 2 on axis 0");
-  EXPECT(broadcast({N + 1}, {N}, 0) == "test: shapes [N + 1] and [N] do not broadcast: N + 1 and N on axis 0");
+  EXPECT(broadcast({N + 1}, {N}, 0) ==
+         "test: shapes [N + 1] and [N] do not broadcast: N + 1 and N on axis 0");
 }
 
 TEST_CASE("axis counts from the end when negative") {

@@ -1,5 +1,5 @@
-// The bound really bounds: the typed interpreter is an implementation that rounds as the bound assumes, so it must lie
-// within the bound of the oracle on every graph.
+// The bound really bounds: the typed interpreter is an implementation that rounds as the bound assumes, so it
+// must lie within the bound of the oracle on every graph.
 #include "graph/error_bound.h"
 
 #include "graph/text.h"
@@ -19,7 +19,8 @@ struct Counts {
 
 void check_graph(std::uint64_t seed, Counts& counts) {
   INFO("DIJI_TEST_SEED=", seed);
-  const test::RandomGraph random(seed, {.steps = static_cast<int>(2 + seed % 10), .special_values = seed % 3 == 0});
+  const test::RandomGraph random(seed,
+                                 {.steps = static_cast<int>(2 + seed % 10), .special_values = seed % 3 == 0});
   CAPTURE(print(random.graph()));
   const auto typed = interpret(random.graph(), random.inputs(), Arithmetic::typed);
   const auto truth = interpret_with_bounds(random.graph(), random.inputs());
@@ -91,9 +92,12 @@ double bound_of_chain(float x, const std::function<ValueId(Builder&, ValueId)>& 
 
 TEST_CASE("nothing is promised behind an overflow or a root that may be negative") {
   EXPECT(std::isfinite(bound_of_chain(100, [](Builder& b, ValueId x) { return b.exp(x); })));
-  EXPECT(std::isinf(bound_of_chain(100, [](Builder& b, ValueId x) { return b.multiply(b.exp(x), b.scalar(DType::f32, 0)); })));
-  EXPECT(std::isinf(bound_of_chain(1, [](Builder& b, ValueId x) { return b.sqrt(b.subtract(b.exp(x), b.exp(x))); })));
-  EXPECT(std::isinf(bound_of_chain(1, [](Builder& b, ValueId x) { return b.divide(x, b.subtract(b.exp(x), b.exp(x))); })));
+  EXPECT(std::isinf(bound_of_chain(
+      100, [](Builder& b, ValueId x) { return b.multiply(b.exp(x), b.scalar(DType::f32, 0)); })));
+  EXPECT(std::isinf(
+      bound_of_chain(1, [](Builder& b, ValueId x) { return b.sqrt(b.subtract(b.exp(x), b.exp(x))); })));
+  EXPECT(std::isinf(
+      bound_of_chain(1, [](Builder& b, ValueId x) { return b.divide(x, b.subtract(b.exp(x), b.exp(x))); })));
 }
 
 TEST_CASE("an integer that comes from a rounded float may be off by the float's error and one") {
@@ -102,7 +106,9 @@ TEST_CASE("an integer that comes from a rounded float may be off by the float's 
   EXPECT(bound_of_chain(2, floor_of_exp) < 1.001);
   EXPECT(bound_of_chain(2, [](Builder& b, ValueId x) { return b.convert(x, DType::i32); }) == 0);
   // 3 ± 1 over 2 is 1 or 2.
-  EXPECT(bound_of_chain(1.2F, [&](Builder& b, ValueId x) { return b.divide(floor_of_exp(b, x), b.scalar(DType::i32, 2)); }) >= 1);
+  EXPECT(bound_of_chain(1.2F, [&](Builder& b, ValueId x) {
+           return b.divide(floor_of_exp(b, x), b.scalar(DType::i32, 2));
+         }) >= 1);
 }
 
 }  // namespace

@@ -30,7 +30,9 @@ std::string text_of_value(const Result<HostTensor>& value) {
   if (!value) return value.error().message;
   std::vector<std::string> elements;
   for (std::int64_t i = 0; i < value->count(); ++i) {
-    elements.push_back(is_floating(value->dtype()) ? fmt::format("{}", value->as_double(i)) : fmt::format("{}", value->as_int64()[static_cast<std::size_t>(i)]));
+    elements.push_back(is_floating(value->dtype())
+                           ? fmt::format("{}", value->as_double(i))
+                           : fmt::format("{}", value->as_int64()[static_cast<std::size_t>(i)]));
   }
   return fmt::format("{}{} {}", name_of(value->dtype()), text_of(value->shape()), fmt::join(elements, " "));
 }
@@ -46,7 +48,9 @@ ValueId matrix(Builder& b, std::int64_t rows, std::initializer_list<T> values) {
 
 template <typename T>
 std::string binary(Primitive primitive, T a, T b) {
-  return text_of_value(value_of([&](Builder& builder) { return builder.map(primitive, {vector<T>(builder, {a}), vector<T>(builder, {b})}); }));
+  return text_of_value(value_of([&](Builder& builder) {
+    return builder.map(primitive, {vector<T>(builder, {a}), vector<T>(builder, {b})});
+  }));
 }
 
 TEST_CASE("integers wrap to their width") {
@@ -54,14 +58,17 @@ TEST_CASE("integers wrap to their width") {
   EXPECT(binary<std::uint8_t>(Primitive::subtract, 0, 1) == "u8[1] 255");
   EXPECT(binary<std::int16_t>(Primitive::multiply, 256, 256) == "i16[1] 0");
   EXPECT(binary<std::int32_t>(Primitive::multiply, 1 << 30, 4) == "i32[1] 0");
-  EXPECT(binary<std::int64_t>(Primitive::add, std::numeric_limits<std::int64_t>::max(), 1) == "i64[1] -9223372036854775808");
-  EXPECT(binary<std::uint64_t>(Primitive::maximum, std::numeric_limits<std::uint64_t>::max(), 5) == "u64[1] -1");  // printed as int64
+  EXPECT(binary<std::int64_t>(Primitive::add, std::numeric_limits<std::int64_t>::max(), 1) ==
+         "i64[1] -9223372036854775808");
+  EXPECT(binary<std::uint64_t>(Primitive::maximum, std::numeric_limits<std::uint64_t>::max(), 5) ==
+         "u64[1] -1");  // printed as int64
 }
 
 TEST_CASE("integer division truncates, wraps at the minimum, and has no zero divisor") {
   EXPECT(binary<std::int32_t>(Primitive::divide, -7, 2) == "i32[1] -3");
   EXPECT(binary<std::int8_t>(Primitive::divide, -128, -1) == "i8[1] -128");
-  EXPECT(binary<std::int64_t>(Primitive::divide, std::numeric_limits<std::int64_t>::min(), -1) == "i64[1] -9223372036854775808");
+  EXPECT(binary<std::int64_t>(Primitive::divide, std::numeric_limits<std::int64_t>::min(), -1) ==
+         "i64[1] -9223372036854775808");
   EXPECT(binary<std::uint8_t>(Primitive::divide, 255, 2) == "u8[1] 127");
   EXPECT(binary<std::int32_t>(Primitive::divide, 1, 0) == "prim.divide: integer division by zero");
 }
@@ -88,9 +95,12 @@ std::string converted(DType to, std::initializer_list<T> values) {
 }
 
 TEST_CASE("floats to integers truncate and saturate, NaN gives 0") {
-  EXPECT(converted<float>(DType::i8, {-1.9F, 127.9F, 128, -129, 1e30F, std::nanf("")}) == "i8[6] -1 127 127 -128 127 0");
-  EXPECT(converted<float>(DType::u8, {-0.5F, -1, 255.9F, 256, -1e30F, std::nanf("")}) == "u8[6] 0 0 255 255 0 0");
-  EXPECT(converted<double>(DType::i64, {0x1p63, -0x1p63, 0x1p62}) == "i64[3] 9223372036854775807 -9223372036854775808 4611686018427387904");
+  EXPECT(converted<float>(DType::i8, {-1.9F, 127.9F, 128, -129, 1e30F, std::nanf("")}) ==
+         "i8[6] -1 127 127 -128 127 0");
+  EXPECT(converted<float>(DType::u8, {-0.5F, -1, 255.9F, 256, -1e30F, std::nanf("")}) ==
+         "u8[6] 0 0 255 255 0 0");
+  EXPECT(converted<double>(DType::i64, {0x1p63, -0x1p63, 0x1p62}) ==
+         "i64[3] 9223372036854775807 -9223372036854775808 4611686018427387904");
   EXPECT(converted<double>(DType::u64, {0x1p64, -1}) == "u64[2] -1 0");
   EXPECT(converted<double>(DType::boolean, {0, -0.0, 0.1, std::nan("")}) == "bool[4] 0 0 1 1");
 }
@@ -103,40 +113,71 @@ TEST_CASE("integers to integers wrap, sign extended") {
 
 TEST_CASE("wide integers round to floats once, to nearest even") {
   constexpr std::int64_t kOne = 1;
-  EXPECT(value_of([](Builder& b) { return b.convert(vector<std::int64_t>(b, {(kOne << 53) + 1}), DType::f64); })->as_double(0) == 0x1p53);
-  EXPECT(value_of([](Builder& b) { return b.convert(vector<std::int64_t>(b, {-(kOne << 60) - 1}), DType::f64); })->as_double(0) == -0x1p60);
-  EXPECT(value_of([](Builder& b) { return b.convert(vector<std::uint64_t>(b, {~std::uint64_t{0}}), DType::f64); })->as_double(0) == 0x1p64);
-  // One above the halfway point of f32 (24 bits) and of bf16 (8 bits): up, though the double in between is the tie.
-  EXPECT(value_of([](Builder& b) { return b.convert(vector<std::int64_t>(b, {(kOne << 60) + (kOne << 36) + 1}), DType::f32); })->as_double(0) == 0x1p60 + 0x1p37);
-  EXPECT(value_of([](Builder& b) { return b.convert(vector<std::int64_t>(b, {(kOne << 60) + (kOne << 52) + 1}), DType::bf16); })->as_double(0) == 0x1p60 + 0x1p53);
-  EXPECT(value_of([](Builder& b) { return b.convert(vector<std::int64_t>(b, {-(kOne << 60) - (kOne << 52) - 1}), DType::bf16); })->as_double(0) == -0x1p60 - 0x1p53);
-  EXPECT(value_of([](Builder& b) { return b.convert(vector<std::int64_t>(b, {(kOne << 60) + (kOne << 52)}), DType::bf16); })->as_double(0) == 0x1p60);
+  EXPECT(value_of([](Builder& b) {
+           return b.convert(vector<std::int64_t>(b, {(kOne << 53) + 1}), DType::f64);
+         })->as_double(0) == 0x1p53);
+  EXPECT(value_of([](Builder& b) {
+           return b.convert(vector<std::int64_t>(b, {-(kOne << 60) - 1}), DType::f64);
+         })->as_double(0) == -0x1p60);
+  EXPECT(value_of([](Builder& b) {
+           return b.convert(vector<std::uint64_t>(b, {~std::uint64_t{0}}), DType::f64);
+         })->as_double(0) == 0x1p64);
+  // One above the halfway point of f32 (24 bits) and of bf16 (8 bits): up, though the double in between is
+  // the tie.
+  EXPECT(value_of([](Builder& b) {
+           return b.convert(vector<std::int64_t>(b, {(kOne << 60) + (kOne << 36) + 1}), DType::f32);
+         })->as_double(0) == 0x1p60 + 0x1p37);
+  EXPECT(value_of([](Builder& b) {
+           return b.convert(vector<std::int64_t>(b, {(kOne << 60) + (kOne << 52) + 1}), DType::bf16);
+         })->as_double(0) == 0x1p60 + 0x1p53);
+  EXPECT(value_of([](Builder& b) {
+           return b.convert(vector<std::int64_t>(b, {-(kOne << 60) - (kOne << 52) - 1}), DType::bf16);
+         })->as_double(0) == -0x1p60 - 0x1p53);
+  EXPECT(value_of([](Builder& b) {
+           return b.convert(vector<std::int64_t>(b, {(kOne << 60) + (kOne << 52)}), DType::bf16);
+         })->as_double(0) == 0x1p60);
 }
 
 TEST_CASE("views move elements") {
   const auto x = [](Builder& b) { return matrix<std::int32_t>(b, 2, {1, 2, 3, 4, 5, 6}); };
-  EXPECT(text_of_value(value_of([&](Builder& b) { return b.reshape(x(b), {3, 2}); })) == "i32[3, 2] 1 2 3 4 5 6");
-  EXPECT(text_of_value(value_of([&](Builder& b) { return b.transpose(x(b), {1, 0}); })) == "i32[3, 2] 1 4 2 5 3 6");
-  EXPECT(text_of_value(value_of([&](Builder& b) { return b.broadcast(vector<std::int32_t>(b, {1, 2}), {2, 2}); })) == "i32[2, 2] 1 2 1 2");
-  EXPECT(text_of_value(value_of([&](Builder& b) { return b.slice(x(b), {1, 2}, {2, 2}, {-1, -2}); })) == "i32[2, 2] 6 4 3 1");
-  EXPECT(text_of_value(value_of([&](Builder& b) { return b.slice(x(b), {0, 3}, {2, 0}, {1, 1}); })) == "i32[2, 0] ");
-  EXPECT(text_of_value(value_of([&](Builder& b) { return b.concatenate({x(b), matrix<std::int32_t>(b, 2, {7, 8})}, 1); })) == "i32[2, 4] 1 2 3 7 4 5 6 8");
-  EXPECT(text_of_value(value_of([&](Builder& b) { return b.dims({3, Dim(4) * Dim(5)}, DType::i32); })) == "i32[2] 3 20");
+  EXPECT(text_of_value(value_of([&](Builder& b) { return b.reshape(x(b), {3, 2}); })) ==
+         "i32[3, 2] 1 2 3 4 5 6");
+  EXPECT(text_of_value(value_of([&](Builder& b) { return b.transpose(x(b), {1, 0}); })) ==
+         "i32[3, 2] 1 4 2 5 3 6");
+  EXPECT(text_of_value(value_of([&](Builder& b) {
+           return b.broadcast(vector<std::int32_t>(b, {1, 2}), {2, 2});
+         })) == "i32[2, 2] 1 2 1 2");
+  EXPECT(text_of_value(value_of([&](Builder& b) { return b.slice(x(b), {1, 2}, {2, 2}, {-1, -2}); })) ==
+         "i32[2, 2] 6 4 3 1");
+  EXPECT(text_of_value(value_of([&](Builder& b) { return b.slice(x(b), {0, 3}, {2, 0}, {1, 1}); })) ==
+         "i32[2, 0] ");
+  EXPECT(text_of_value(value_of([&](Builder& b) {
+           return b.concatenate({x(b), matrix<std::int32_t>(b, 2, {7, 8})}, 1);
+         })) == "i32[2, 4] 1 2 3 7 4 5 6 8");
+  EXPECT(text_of_value(value_of([&](Builder& b) { return b.dims({3, Dim(4) * Dim(5)}, DType::i32); })) ==
+         "i32[2] 3 20");
 }
 
 TEST_CASE("reductions: values, and what stands over nothing") {
   const auto x = [](Builder& b) { return matrix<std::int32_t>(b, 2, {1, 5, 3, 4, 2, 6}); };
-  EXPECT(text_of_value(value_of([&](Builder& b) { return b.reduce(x(b), Reduction::sum, {0}); })) == "i32[3] 5 7 9");
-  EXPECT(text_of_value(value_of([&](Builder& b) { return b.reduce(x(b), Reduction::max, {1}); })) == "i32[2] 5 6");
-  EXPECT(text_of_value(value_of([&](Builder& b) { return b.reduce(x(b), Reduction::sum, {1, 0}); })) == "i32[] 21");
+  EXPECT(text_of_value(value_of([&](Builder& b) { return b.reduce(x(b), Reduction::sum, {0}); })) ==
+         "i32[3] 5 7 9");
+  EXPECT(text_of_value(value_of([&](Builder& b) { return b.reduce(x(b), Reduction::max, {1}); })) ==
+         "i32[2] 5 6");
+  EXPECT(text_of_value(value_of([&](Builder& b) { return b.reduce(x(b), Reduction::sum, {1, 0}); })) ==
+         "i32[] 21");
   const auto over_nothing = [](DType dtype, Reduction reduction) {
-    return text_of_value(value_of([&](Builder& b) { return b.reduce(b.constant(HostTensor::allocate(dtype, {2, 0}).value()), reduction, {1}); }));
+    return text_of_value(value_of([&](Builder& b) {
+      return b.reduce(b.constant(HostTensor::allocate(dtype, {2, 0}).value()), reduction, {1});
+    }));
   };
   EXPECT(over_nothing(DType::f16, Reduction::sum) == "f16[2] 0 0");
   EXPECT(over_nothing(DType::f32, Reduction::max) == "f32[2] -inf -inf");
   EXPECT(over_nothing(DType::i16, Reduction::max) == "i16[2] -32768 -32768");
   EXPECT(over_nothing(DType::u64, Reduction::max) == "u64[2] 0 0");
-  EXPECT(text_of_value(value_of([](Builder& b) { return b.reduce(vector<float>(b, {1, std::nanf(""), 2}), Reduction::max, {0}); })) == "f32[] nan");
+  EXPECT(text_of_value(value_of([](Builder& b) {
+           return b.reduce(vector<float>(b, {1, std::nanf(""), 2}), Reduction::max, {0});
+         })) == "f32[] nan");
 }
 
 TEST_CASE("dot_general: batches, free axes, several contracted axes, nothing contracted") {
@@ -151,18 +192,25 @@ TEST_CASE("dot_general: batches, free axes, several contracted axes, nothing con
   };
   EXPECT(dot({2, 2}, {2, 2}, {.lhs_contracting = {1}, .rhs_contracting = {0}}) == "i32[2, 2] 7 10 15 22");
   EXPECT(dot({2, 2}, {2, 2}, {.lhs_contracting = {1}, .rhs_contracting = {1}}) == "i32[2, 2] 5 11 11 25");
-  EXPECT(dot({2, 2}, {2, 2}, {.lhs_batch = {0}, .rhs_batch = {0}, .lhs_contracting = {1}, .rhs_contracting = {1}}) == "i32[2] 5 25");
+  EXPECT(dot({2, 2}, {2, 2},
+             {.lhs_batch = {0}, .rhs_batch = {0}, .lhs_contracting = {1}, .rhs_contracting = {1}}) ==
+         "i32[2] 5 25");
   EXPECT(dot({2, 2}, {2, 2}, {.lhs_contracting = {0, 1}, .rhs_contracting = {1, 0}}) == "i32[] 29");
   EXPECT(dot({2}, {2}, {}) == "i32[2, 2] 1 2 2 4");
   EXPECT(dot({2, 0}, {0, 1}, {.lhs_contracting = {1}, .rhs_contracting = {0}}) == "i32[2, 1] 0 0");
 }
 
 TEST_CASE("convolution: stride, dilation, padding and groups; cells outside are skipped") {
-  const auto conv = [](std::initializer_list<float> x, StaticShape x_shape, std::initializer_list<float> w, StaticShape w_shape, ConvolutionDims dims) {
-    return text_of_value(value_of([&](Builder& b) { return b.convolution(b.constant(HostTensor::of<float>(x_shape, x)), b.constant(HostTensor::of<float>(w_shape, w)), dims); }));
+  const auto conv = [](std::initializer_list<float> x, StaticShape x_shape, std::initializer_list<float> w,
+                       StaticShape w_shape, ConvolutionDims dims) {
+    return text_of_value(value_of([&](Builder& b) {
+      return b.convolution(b.constant(HostTensor::of<float>(x_shape, x)),
+                           b.constant(HostTensor::of<float>(w_shape, w)), dims);
+    }));
   };
   const auto line = [](std::int64_t stride, std::int64_t dilation, std::int64_t low, std::int64_t high) {
-    return ConvolutionDims{.strides = {stride}, .dilations = {dilation}, .pads_low = {low}, .pads_high = {high}};
+    return ConvolutionDims{
+        .strides = {stride}, .dilations = {dilation}, .pads_low = {low}, .pads_high = {high}};
   };
   EXPECT(conv({1, 2, 3, 4}, {1, 1, 4}, {1, 10}, {1, 1, 2}, line(1, 1, 0, 0)) == "f32[1, 1, 3] 21 32 43");
   EXPECT(conv({1, 2, 3, 4}, {1, 1, 4}, {1, 10}, {1, 1, 2}, line(2, 1, 0, 0)) == "f32[1, 1, 2] 21 43");
@@ -182,7 +230,8 @@ TEST_CASE("the oracle does not round, the typed interpreter does after each prim
   EXPECT((*interpret(graph, {}, Arithmetic::oracle))[0].as_double(0) == 1.0 / 3 * 3);
   EXPECT((*interpret(graph, {}, Arithmetic::oracle))[0].dtype() == DType::f64);
   EXPECT((*interpret(graph, {}, Arithmetic::typed))[0].dtype() == DType::f16);
-  EXPECT((*interpret(graph, {}, Arithmetic::typed))[0].as_double(0) == static_cast<double>(Float16(static_cast<double>(Float16(1.0 / 3)) * 3)));
+  EXPECT((*interpret(graph, {}, Arithmetic::typed))[0].as_double(0) ==
+         static_cast<double>(Float16(static_cast<double>(Float16(1.0 / 3)) * 3)));
 }
 
 }  // namespace

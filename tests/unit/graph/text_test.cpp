@@ -15,19 +15,22 @@ namespace diji {
 namespace {
 
 // An operator with an attribute of every kind.
-constexpr OpDef kEvery = {.name = "every",
-                          .doc = "a test",
-                          .inputs = {{"x", "[...]"}, {"y", "[...]", kAny, "any", OperandMode::optional}, {"z", "[...]", kAny, "any", OperandMode::optional}},
-                          .outputs = {{"a", "[...]"}, {"b", "[...]"}},
-                          .attributes = {{"integer", AttributeKind::integer, "0", ""},
-                                         {"real", AttributeKind::real, "0", ""},
-                                         {"text", AttributeKind::text, "0", ""},
-                                         {"integers", AttributeKind::integers, "0", ""},
-                                         {"reals", AttributeKind::reals, "0", ""},
-                                         {"dims", AttributeKind::dims, "0", ""},
-                                         {"dtype", AttributeKind::dtype, "0", ""},
-                                         {"tensor", AttributeKind::tensor, "0", ""}},
-                          .decompose = [](Builder&, const OpCall& call) { return Values{call.inputs[0], call.inputs[0]}; }};
+constexpr OpDef kEvery = {
+    .name = "every",
+    .doc = "a test",
+    .inputs = {{"x", "[...]"},
+               {"y", "[...]", kAny, "any", OperandMode::optional},
+               {"z", "[...]", kAny, "any", OperandMode::optional}},
+    .outputs = {{"a", "[...]"}, {"b", "[...]"}},
+    .attributes = {{"integer", AttributeKind::integer, "0", ""},
+                   {"real", AttributeKind::real, "0", ""},
+                   {"text", AttributeKind::text, "0", ""},
+                   {"integers", AttributeKind::integers, "0", ""},
+                   {"reals", AttributeKind::reals, "0", ""},
+                   {"dims", AttributeKind::dims, "0", ""},
+                   {"dtype", AttributeKind::dtype, "0", ""},
+                   {"tensor", AttributeKind::tensor, "0", ""}},
+    .decompose = [](Builder&, const OpCall& call) { return Values{call.inputs[0], call.inputs[0]}; }};
 
 const OpDef* find_every(std::string_view name) { return name == "every" ? &kEvery : nullptr; }
 
@@ -65,8 +68,11 @@ TEST_CASE("attributes of every kind come back") {
       {},
       {{"integer", std::numeric_limits<std::int64_t>::min()}, {"real", 0.1}, {"text", kHard}},
       {{"integers", Ints{}}, {"reals", Floats{}}, {"dims", Shape{}}, {"text", std::string()}},
-      {{"integers", Ints{1, -2}}, {"reals", Floats{1, -0.0, 1e300, 5e-324, HUGE_VAL, -HUGE_VAL, payload, std::nan("")}}},
-      {{"real", payload}, {"dtype", DType::bf16}, {"dims", Shape{odd * Dim(2) + 1, floor_div(odd, 3), min(odd, 4), -1}}},
+      {{"integers", Ints{1, -2}},
+       {"reals", Floats{1, -0.0, 1e300, 5e-324, HUGE_VAL, -HUGE_VAL, payload, std::nan("")}}},
+      {{"real", payload},
+       {"dtype", DType::bf16},
+       {"dims", Shape{odd * Dim(2) + 1, floor_div(odd, 3), min(odd, 4), -1}}},
       {{"tensor", HostTensor::of<float>({2}, {1, std::nanf("0x123")})}, {"real", 1.0}},
       {{"tensor", HostTensor::of<std::int64_t>({}, {7})}, {"real", -1e20}, {"integer", std::int64_t{-1}}},
   };
@@ -86,7 +92,8 @@ TEST_CASE("constants of every dtype come back, listed or as hex") {
     const auto dtype = static_cast<DType>(i);
     for (const StaticShape& shape : {StaticShape{}, {0}, {3}, {2, 2, 4}, {17}, {3, 0, 5}}) {
       HostTensor tensor = HostTensor::allocate(dtype, shape).value();
-      for (std::byte& byte : tensor.mutable_bytes()) byte = static_cast<std::byte>(random() & (dtype == DType::boolean ? 1 : 255));
+      for (std::byte& byte : tensor.mutable_bytes())
+        byte = static_cast<std::byte>(random() & (dtype == DType::boolean ? 1 : 255));
       graph.add_constant(tensor);
     }
   }
@@ -142,25 +149,35 @@ TEST_CASE("errors say line and column") {
       {"graph \"g\" {\n  inputs\n}", "line 2, column 3: 'inputs' begins no line of a graph"},
       {"graph \"g\" {\n  input %0 \"x\" : f31[2]\n}", "line 2, column 17: 'f31' is not a dtype"},
       {"graph \"g\" {\n  input %0 \"x\" : f32[N]\n}", "line 2, column 22: "},
-      {"graph \"g\" {\n  input %0 \"x\" : f32[2]\n  input %0 \"y\" : f32[2]\n}", "line 3, column 10: %0 is defined twice"},
+      {"graph \"g\" {\n  input %0 \"x\" : f32[2]\n  input %0 \"y\" : f32[2]\n}",
+       "line 3, column 10: %0 is defined twice"},
       {"graph \"g\" {\n  %0 = prim.nothing()\n}", "line 2, column 8: 'prim.nothing' is not an operator"},
       {"graph \"g\" {\n  %1 = prim.exp(%0)\n}", "line 2, column 18: %0 is not defined above"},
       {"graph \"g\" {\n  output \"y\" = _\n}", "line 2, column 15: an output needs a value"},
       {"graph \"g\" {\n  %0 = constant f32[2] {1.0}\n}", "line 2, column 16: 1 elements given, 2 wanted"},
-      {"graph \"g\" {\n  %0 = constant f32[1] {1.0, 2.0}\n}", "line 2, column 30: more elements than the shape has"},
-      {"graph \"g\" {\n  %0 = constant u8[1] {256}\n}", "line 2, column 24: '256' is not a number of this kind"},
-      {"graph \"g\" {\n  %0 = constant f32[1099511627776] hex\"00\"\n}", "line 2, column 16: the shape has more elements than the text"},
-      {"graph \"g\" {\n  %0 = constant f32[-1] {}\n}", "line 2, column 16: the shape has more elements than the text"},
+      {"graph \"g\" {\n  %0 = constant f32[1] {1.0, 2.0}\n}",
+       "line 2, column 30: more elements than the shape has"},
+      {"graph \"g\" {\n  %0 = constant u8[1] {256}\n}",
+       "line 2, column 24: '256' is not a number of this kind"},
+      {"graph \"g\" {\n  %0 = constant f32[1099511627776] hex\"00\"\n}",
+       "line 2, column 16: the shape has more elements than the text"},
+      {"graph \"g\" {\n  %0 = constant f32[-1] {}\n}",
+       "line 2, column 16: the shape has more elements than the text"},
       {"graph \"g\" {\n  %0 = constant f32[1] hex\"0000\"\n}", "line 2, column 28: hex data is cut off"},
-      {"graph \"g\" {\n  %0 = constant f32[1] hex\"00zz0000\"\n}", "line 2, column 30: a hexadecimal digit expected"},
-      {"graph \"g\" {\n  %0 = constant bool[1] hex\"02\"\n}", "line 2, column 29: a bool that is neither 00 nor 01"},
+      {"graph \"g\" {\n  %0 = constant f32[1] hex\"00zz0000\"\n}",
+       "line 2, column 30: a hexadecimal digit expected"},
+      {"graph \"g\" {\n  %0 = constant bool[1] hex\"02\"\n}",
+       "line 2, column 29: a bool that is neither 00 nor 01"},
       {"graph \"g\" {\n  symbol N in [3, 2]\n}", "line 2, column 21: bounds [min, max] expected"},
       {"graph \"g\" {\n  require 1 = 2 \"why\"\n}", "line 2, column 11: == or <= expected"},
-      {"graph \"g\" {\n  require 1 == 2\n}", "line 2, column 16: a reason in quotes expected at the end of the line"},
+      {"graph \"g\" {\n  require 1 == 2\n}",
+       "line 2, column 16: a reason in quotes expected at the end of the line"},
       {"graph \"\\xz0\" {\n}", "line 1, column 9: two hexadecimal digits expected"},
-      {"graph \"g\" {\n  %0 = constant f32[1] {1.0}\n  %1 = prim.exp(%0) : f32[2]\n}", "line 3, column 8: the type is f32[1], not f32[2]"},
+      {"graph \"g\" {\n  %0 = constant f32[1] {1.0}\n  %1 = prim.exp(%0) : f32[2]\n}",
+       "line 3, column 8: the type is f32[1], not f32[2]"},
       {"graph \"g\" {\n  %0, %1 = constant f32[1] {1.0}\n}", "line 2, column 12: constant has 1 results"},
-      {"graph \"g\" {\n  %0 = constant i32[1] {1}\n  %1 = prim.exp(%0)\n}", "line 3, column 8: prim.exp: input 'x' cannot be i32"},
+      {"graph \"g\" {\n  %0 = constant i32[1] {1}\n  %1 = prim.exp(%0)\n}",
+       "line 3, column 8: prim.exp: input 'x' cannot be i32"},
   };
   for (const Malformed& one : cases) {
     CAPTURE(one.text);
@@ -174,8 +191,38 @@ TEST_CASE("errors say line and column") {
 // Whatever bytes change: an error with a place, or a graph that verify() and print() can look at.
 TEST_CASE("random mutations of a text are errors or graphs") {
   std::vector<std::string> texts;
-  for (std::uint64_t seed = 1; seed <= 12; ++seed) texts.push_back(print(test::RandomGraph(seed, {.steps = 6}).graph()));
-  constexpr std::string_view kPieces[] = {"", " ", "\n", "\"", "{", "}", "[", "]", "(", ")", ",", "%", "_", "=", "==", "<=", "-", "0", "9", "99999999999", "1e9", "N", "hex\"", "prim.fusion", "prim.concatenate", "dims[", "ints[", "graph \"x\" {", "floordiv", "\\"};
+  for (std::uint64_t seed = 1; seed <= 12; ++seed)
+    texts.push_back(print(test::RandomGraph(seed, {.steps = 6}).graph()));
+  constexpr std::string_view kPieces[] = {"",
+                                          " ",
+                                          "\n",
+                                          "\"",
+                                          "{",
+                                          "}",
+                                          "[",
+                                          "]",
+                                          "(",
+                                          ")",
+                                          ",",
+                                          "%",
+                                          "_",
+                                          "=",
+                                          "==",
+                                          "<=",
+                                          "-",
+                                          "0",
+                                          "9",
+                                          "99999999999",
+                                          "1e9",
+                                          "N",
+                                          "hex\"",
+                                          "prim.fusion",
+                                          "prim.concatenate",
+                                          "dims[",
+                                          "ints[",
+                                          "graph \"x\" {",
+                                          "floordiv",
+                                          "\\"};
   int graphs = 0;
   constexpr std::uint64_t kMutations = 20'000;
   test::for_each_seed(kMutations, [&](std::uint64_t seed) {
@@ -183,7 +230,8 @@ TEST_CASE("random mutations of a text are errors or graphs") {
     std::mt19937_64 random(seed);
     std::string text = texts[random() % texts.size()];
     for (std::uint64_t changes = 1 + random() % 3; changes > 0; --changes) {
-      const std::size_t at = random() % text.size(), length = std::min<std::size_t>(random() % 4, text.size() - at);
+      const std::size_t at = random() % text.size(),
+                        length = std::min<std::size_t>(random() % 4, text.size() - at);
       text.replace(at, length, kPieces[random() % std::size(kPieces)]);
     }
     const auto graph = parse(text);

@@ -55,10 +55,12 @@ TEST_CASE("types") {
   shape.graph.add_node(node(Primitive::exp, {shape.x}), {{DType::f32, {3, 2}}});
   EXPECT(problem(shape.graph).contains("result 0 is f32[3, 2], inferred f32[2, 3]"));
   Broken count;
-  count.graph.add_node(node(Primitive::exp, {count.x}), {count.graph.type(count.x), count.graph.type(count.x)});
+  count.graph.add_node(node(Primitive::exp, {count.x}),
+                       {count.graph.type(count.x), count.graph.type(count.x)});
   EXPECT(problem(count.graph).contains("another number of results"));
   Broken attribute;
-  attribute.graph.add_node(node(Primitive::exp, {attribute.x}, {{"axis", std::int64_t{0}}}), {attribute.graph.type(attribute.x)});
+  attribute.graph.add_node(node(Primitive::exp, {attribute.x}, {{"axis", std::int64_t{0}}}),
+                           {attribute.graph.type(attribute.x)});
   EXPECT(problem(attribute.graph).contains("it has no attribute 'axis'"));
   Broken size;
   size.graph.add_input("bad", {DType::f32, {Dim::invalid()}});
@@ -87,7 +89,8 @@ TEST_CASE("bodies") {
   EXPECT(with_body({x}, body_of(type), type) == "");
   EXPECT(with_body({x, x}, body_of(type), type).contains("its body has other ports"));
   EXPECT(with_body({x}, body_of({DType::f32, {3}}), type).contains("input 0 has another type in the body"));
-  EXPECT(with_body({x}, body_of(type), {DType::f16, {2, 3}}).contains("output 0 has another type in the body"));
+  EXPECT(
+      with_body({x}, body_of(type), {DType::f16, {2, 3}}).contains("output 0 has another type in the body"));
   EXPECT(with_body({ValueId::none}, body_of(type), type).contains("input 0 is missing"));
 }
 

@@ -17,7 +17,8 @@ struct Adapted {
 Adapted adapt(std::string_view type, std::int64_t version, Attributes attributes, std::size_t inputs = 1) {
   Adapted adapted;
   adapted.node = {.version = version, .inputs = {}, .attributes = std::move(attributes)};
-  for (std::size_t i = 0; i < inputs; ++i) adapted.node.inputs.push_back(adapted.graph.add_input(fmt::format("{}", i), {DType::i64, {2}}));
+  for (std::size_t i = 0; i < inputs; ++i)
+    adapted.node.inputs.push_back(adapted.graph.add_input(fmt::format("{}", i), {DType::i64, {2}}));
   Builder builder(adapted.graph);
   adapted.result = find_onnx(type)->onnx.adapt(builder, adapted.node);
   return adapted;
@@ -65,7 +66,8 @@ TEST_CASE("the first Slice had starts, ends and axes as attributes") {
 
 TEST_CASE("the first Concat had a default axis of 1") {
   EXPECT(adapt("Concat", 1, {}).node.attributes.get_or<std::int64_t>("axis", -9) == 1);
-  EXPECT(adapt("Concat", 1, {{"axis", std::int64_t{0}}}).node.attributes.get_or<std::int64_t>("axis", -9) == 0);
+  EXPECT(adapt("Concat", 1, {{"axis", std::int64_t{0}}}).node.attributes.get_or<std::int64_t>("axis", -9) ==
+         0);
   EXPECT_FALSE(adapt("Concat", 4, {}).node.attributes.has("axis"));
 }
 

@@ -1,4 +1,5 @@
-// One operator on given operands: what inference says, what the interpreter computes, what users read when it is wrong.
+// One operator on given operands: what inference says, what the interpreter computes, what users read when it
+// is wrong.
 #pragma once
 
 #include "graph/builder.h"
@@ -11,10 +12,12 @@
 
 namespace diji::test {
 
-/// `call("slice").input(type).constant(ints({0}))…`: the operator is called when type(), error() or run() asks.
+/// `call("slice").input(type).constant(ints({0}))…`: the operator is called when type(), error() or run()
+/// asks.
 class Call {
  public:
-  explicit Call(std::string_view op, Attributes attributes = {}) : op_(find_op(op)), attributes_(std::move(attributes)) {}
+  explicit Call(std::string_view op, Attributes attributes = {})
+      : op_(find_op(op)), attributes_(std::move(attributes)) {}
 
   Call& input(Type type) {
     values_.push_back(graph_.add_input(fmt::format("x{}", values_.size()), std::move(type)));

@@ -68,7 +68,8 @@ void check_sample(const OpDef& op, DType dtype, const Sample& sample) {
       values.push_back(graph.add_constant(tensor));
       continue;
     }
-    values.push_back(graph.add_input(fmt::format("{}", i), {tensor.dtype(), Shape(tensor.shape().begin(), tensor.shape().end())}));
+    values.push_back(graph.add_input(fmt::format("{}", i),
+                                     {tensor.dtype(), Shape(tensor.shape().begin(), tensor.shape().end())}));
     fed.push_back(tensor);
   }
   EXPECT(sample.inputs[0].dtype() == dtype);
@@ -107,7 +108,8 @@ TEST_CASE("a dtype outside of a record's set is refused by name") {
     Builder builder(graph);
     builder.call(*op, Values(op->inputs.size(), x), {});
     REQUIRE_FALSE(builder.ok());
-    EXPECT(builder.status().error().message == fmt::format("{}: input '{}' cannot be bool", op->name, op->inputs[0].name));
+    EXPECT(builder.status().error().message ==
+           fmt::format("{}: input '{}' cannot be bool", op->name, op->inputs[0].name));
     EXPECT(builder.status().error().op == op->name);
   }
 }

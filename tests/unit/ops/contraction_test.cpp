@@ -8,7 +8,9 @@ namespace {
 using test::Call;
 using test::N;
 
-std::string matmul(Shape a, Shape b) { return Call("matmul").input(DType::f32, std::move(a)).input(DType::f32, std::move(b)).type(); }
+std::string matmul(Shape a, Shape b) {
+  return Call("matmul").input(DType::f32, std::move(a)).input(DType::f32, std::move(b)).type();
+}
 
 TEST_CASE("matmul: NumPy's ranks and batches") {
   EXPECT(matmul({2, 3}, {3, 4}) == "f32[2, 4]");
@@ -32,16 +34,21 @@ TEST_CASE("matmul: sentences") {
 TEST_CASE("matmul: values, and 0 over nothing") {
   Call call("matmul");
   call.input(DType::i32, {2, 2}).input(DType::i32, {2});
-  const auto y = call.run({HostTensor::of<std::int32_t>({2, 2}, {1, 2, 3, 4}), HostTensor::of<std::int32_t>({2}, {5, 6})});
+  const auto y = call.run(
+      {HostTensor::of<std::int32_t>({2, 2}, {1, 2, 3, 4}), HostTensor::of<std::int32_t>({2}, {5, 6})});
   REQUIRE(y);
   EXPECT(y->as_int64() == std::vector<std::int64_t>{17, 39});
   Call nothing("matmul");
   nothing.input(DType::f32, {1, 0}).input(DType::f32, {0, 1});
-  EXPECT(nothing.run({HostTensor::of<float>({1, 0}, {}), HostTensor::of<float>({0, 1}, {})})->as_double(0) == 0);
+  EXPECT(nothing.run({HostTensor::of<float>({1, 0}, {}), HostTensor::of<float>({0, 1}, {})})->as_double(0) ==
+         0);
 }
 
 std::string conv(Shape x, Shape w, Attributes attributes) {
-  return Call("conv", std::move(attributes)).input(DType::f32, std::move(x)).input(DType::f32, std::move(w)).type();
+  return Call("conv", std::move(attributes))
+      .input(DType::f32, std::move(x))
+      .input(DType::f32, std::move(w))
+      .type();
 }
 
 TEST_CASE("conv: sizes under stride, dilation, padding and groups") {
@@ -58,16 +65,19 @@ TEST_CASE("conv: auto_pad gives ceil(in / stride), the odd cell at the named end
     for (const std::int64_t stride : {1, 2, 3}) {
       for (const char* mode : {"SAME_UPPER", "SAME_LOWER"}) {
         const Attributes attributes = {{"auto_pad", std::string(mode)}, {"strides", Ints{stride}}};
-        EXPECT(conv({1, 1, size}, {1, 1, 4}, attributes) == fmt::format("f32[1, 1, {}]", (size + stride - 1) / stride));
+        EXPECT(conv({1, 1, size}, {1, 1, 4}, attributes) ==
+               fmt::format("f32[1, 1, {}]", (size + stride - 1) / stride));
       }
     }
   }
   EXPECT(conv({1, 1, N}, {1, 1, 4}, {{"auto_pad", std::string("SAME_UPPER")}}) == "f32[1, 1, N]");
-  EXPECT(conv({1, 1, 9}, {1, 1, 4}, {{"auto_pad", std::string("VALID")}, {"pads", Ints{5, 5}}}) == "f32[1, 1, 6]");
+  EXPECT(conv({1, 1, 9}, {1, 1, 4}, {{"auto_pad", std::string("VALID")}, {"pads", Ints{5, 5}}}) ==
+         "f32[1, 1, 6]");
   const auto first = [](const char* mode) {
     Call call("conv", {{"auto_pad", std::string(mode)}});
     call.input(DType::f32, {1, 1, 2}).input(DType::f32, {1, 1, 2});
-    return call.run({HostTensor::of<float>({1, 1, 2}, {1, 10}), HostTensor::of<float>({1, 1, 2}, {1, 2})})->as_double(0);
+    return call.run({HostTensor::of<float>({1, 1, 2}, {1, 10}), HostTensor::of<float>({1, 1, 2}, {1, 2})})
+        ->as_double(0);
   };
   EXPECT(first("SAME_UPPER") == 21);  // the missing cell is behind
   EXPECT(first("SAME_LOWER") == 2);
@@ -76,11 +86,15 @@ TEST_CASE("conv: auto_pad gives ceil(in / stride), the odd cell at the named end
 TEST_CASE("conv: sentences") {
   EXPECT(conv({1, 3}, {8, 3}, {}) == "conv: x [1, 3] and w [8, 3] need equal ranks of at least 3");
   EXPECT(conv({1, 3, 9}, {8, 4, 3}, {}) == "conv: channels of x and of w · groups differ: 3 and 4");
-  EXPECT(conv({1, 4, 9}, {3, 2, 3}, {{"group", std::int64_t{2}}}) == "conv: filters modulo groups differ: 1 and 0");
+  EXPECT(conv({1, 4, 9}, {3, 2, 3}, {{"group", std::int64_t{2}}}) ==
+         "conv: filters modulo groups differ: 1 and 0");
   EXPECT(conv({1, 1, 2}, {1, 1, 3}, {}) == "conv: kernel size of spatial axis 0: 3 is more than 2");
-  EXPECT(conv({1, 1, 9}, {1, 1, 3}, {{"kernel_shape", Ints{5}}}) == "conv: kernel_shape [5] does not fit w [1, 1, 3]");
-  EXPECT(conv({1, 1, 9}, {1, 1, 3}, {{"pads", Ints{1}}}) == "conv: pads, strides and dilations need 2, 1 and 1 entries for 1 spatial axes");
-  EXPECT(conv({1, 1, 9}, {1, 1, 3}, {{"auto_pad", std::string("SOME")}}) == "conv: auto_pad 'SOME' is none of NOTSET, VALID, SAME_UPPER, SAME_LOWER");
+  EXPECT(conv({1, 1, 9}, {1, 1, 3}, {{"kernel_shape", Ints{5}}}) ==
+         "conv: kernel_shape [5] does not fit w [1, 1, 3]");
+  EXPECT(conv({1, 1, 9}, {1, 1, 3}, {{"pads", Ints{1}}}) ==
+         "conv: pads, strides and dilations need 2, 1 and 1 entries for 1 spatial axes");
+  EXPECT(conv({1, 1, 9}, {1, 1, 3}, {{"auto_pad", std::string("SOME")}}) ==
+         "conv: auto_pad 'SOME' is none of NOTSET, VALID, SAME_UPPER, SAME_LOWER");
   EXPECT(conv({1, 1, 9}, {1, 1, 3}, {{"strides", Ints{0}}, {"auto_pad", std::string("SAME_UPPER")}}) ==
          "conv: strides [0] and dilations [1] must be 1 … 2147483647");
   EXPECT(conv({1, 1, 9}, {1, 1, 3}, {{"group", std::int64_t{0}}}) == "conv: groups must be at least 1");

@@ -9,7 +9,10 @@ using test::Call;
 using test::N;
 
 std::string reduce(std::initializer_list<std::int64_t> axes, std::int64_t keep, std::int64_t noop) {
-  return Call("reduce_sum", {{"keepdims", keep}, {"noop_with_empty_axes", noop}}).input(DType::f32, {N, 3, 4}).constant(ints(axes)).type();
+  return Call("reduce_sum", {{"keepdims", keep}, {"noop_with_empty_axes", noop}})
+      .input(DType::f32, {N, 3, 4})
+      .constant(ints(axes))
+      .type();
 }
 
 TEST_CASE("axes, keepdims and noop_with_empty_axes") {
@@ -27,7 +30,8 @@ TEST_CASE("sentences") {
   EXPECT(reduce({1, -2}, 1, 0) == "reduce_sum: axis 1 stands twice");
   EXPECT(Call("reduce_sum").input(DType::f32, {3}).input(DType::i64, {1}).type() ==
          "reduce_sum: 'axes' must be known when the model is loaded; computed axes are not built yet");
-  EXPECT(Call("global_max_pool").input(DType::f32, {2, 3}).type() == "global_max_pool: x of shape [2, 3] has no spatial axes");
+  EXPECT(Call("global_max_pool").input(DType::f32, {2, 3}).type() ==
+         "global_max_pool: x of shape [2, 3] has no spatial axes");
 }
 
 TEST_CASE("over nothing: 0, minus infinity, the smallest integer, false") {

@@ -14,7 +14,8 @@ TEST_CASE("values depend on dtype, shape, fill and seed only") {
     for (const Fill fill : {Fill::normal, Fill::positive, Fill::wide, Fill::special}) {
       EXPECT(sample_tensor(dtype, {3, 50}, fill, 7).same_bits(sample_tensor(dtype, {3, 50}, fill, 7)));
     }
-    EXPECT_FALSE(sample_tensor(dtype, {3, 50}, Fill::normal, 7).same_bits(sample_tensor(dtype, {3, 50}, Fill::normal, 8)));
+    EXPECT_FALSE(sample_tensor(dtype, {3, 50}, Fill::normal, 7)
+                     .same_bits(sample_tensor(dtype, {3, 50}, Fill::normal, 8)));
   }
 }
 

@@ -11,7 +11,8 @@ using test::N;
 constexpr std::int64_t kEnd = std::numeric_limits<std::int64_t>::max();
 
 Call reshape(Shape from, std::initializer_list<std::int64_t> to, std::int64_t allow_zero = 0) {
-  return std::move(Call("reshape", {{"allowzero", allow_zero}}).input(DType::f32, std::move(from)).constant(ints(to)));
+  return std::move(
+      Call("reshape", {{"allowzero", allow_zero}}).input(DType::f32, std::move(from)).constant(ints(to)));
 }
 
 TEST_CASE("reshape: copies with 0, infers one -1, exactly under a symbolic batch") {
@@ -49,9 +50,14 @@ TEST_CASE("reshape: a size that fits only some batches is checked at every run")
 }
 
 // Elements of x = 0, 1, 2, … of one axis of `size` under a slice.
-std::string sliced(std::int64_t size, std::int64_t start, std::int64_t end, std::int64_t step, bool symbolic) {
+std::string sliced(std::int64_t size, std::int64_t start, std::int64_t end, std::int64_t step,
+                   bool symbolic) {
   Call call("slice");
-  call.input(DType::i64, {symbolic ? N : Dim(size)}).constant(ints({start})).constant(ints({end})).constant(ints({0})).constant(ints({step}));
+  call.input(DType::i64, {symbolic ? N : Dim(size)})
+      .constant(ints({start}))
+      .constant(ints({end}))
+      .constant(ints({0}))
+      .constant(ints({step}));
   std::vector<std::int64_t> x;
   for (std::int64_t i = 0; i < size; ++i) x.push_back(i);
   const auto y = call.run({HostTensor::of<std::int64_t>({size}, std::span<const std::int64_t>(x))});
@@ -108,7 +114,13 @@ TEST_CASE("slice: every start, end and step near the ends agrees with Python, st
 TEST_CASE("slice: types and sentences") {
   const auto slice = [](std::initializer_list<std::int64_t> starts, std::initializer_list<std::int64_t> ends,
                         std::initializer_list<std::int64_t> axes, std::initializer_list<std::int64_t> steps) {
-    return Call("slice").input(DType::f32, {N, 8}).constant(ints(starts)).constant(ints(ends)).constant(ints(axes)).constant(ints(steps)).type();
+    return Call("slice")
+        .input(DType::f32, {N, 8})
+        .constant(ints(starts))
+        .constant(ints(ends))
+        .constant(ints(axes))
+        .constant(ints(steps))
+        .type();
   };
   EXPECT(slice({0}, {kEnd}, {0}, {1}) == "f32[N, 8]");
   EXPECT(slice({1}, {3}, {-1}, {1}) == "f32[N, 2]");
@@ -133,21 +145,40 @@ TEST_CASE("shape: a range of axes, clamped") {
 }
 
 TEST_CASE("concat: types and sentences") {
-  EXPECT(Call("concat", {{"axis", std::int64_t{-1}}}).input(DType::f32, {N, 2}).input(DType::f32, {N, 3}).type() == "f32[N, 5]");
-  EXPECT(Call("concat", {{"axis", std::int64_t{0}}}).input(DType::f32, {N, 2}).input(DType::f32, {3, 2}).type() == "f32[N + 3, 2]");
-  EXPECT(Call("concat", {{"axis", std::int64_t{0}}}).input(DType::f32, {1, 2}).input(DType::f32, {1, 3}).type() ==
-         "concat: sizes of axis 1 differ: 2 and 3");
-  EXPECT(Call("concat", {{"axis", std::int64_t{2}}}).input(DType::f32, {1, 2}).type() == "concat: axis 2 is out of range for 2 axes; use -2..1");
+  EXPECT(Call("concat", {{"axis", std::int64_t{-1}}})
+             .input(DType::f32, {N, 2})
+             .input(DType::f32, {N, 3})
+             .type() == "f32[N, 5]");
+  EXPECT(Call("concat", {{"axis", std::int64_t{0}}})
+             .input(DType::f32, {N, 2})
+             .input(DType::f32, {3, 2})
+             .type() == "f32[N + 3, 2]");
+  EXPECT(Call("concat", {{"axis", std::int64_t{0}}})
+             .input(DType::f32, {1, 2})
+             .input(DType::f32, {1, 3})
+             .type() == "concat: sizes of axis 1 differ: 2 and 3");
+  EXPECT(Call("concat", {{"axis", std::int64_t{2}}}).input(DType::f32, {1, 2}).type() ==
+         "concat: axis 2 is out of range for 2 axes; use -2..1");
   EXPECT(Call("concat").input(DType::f32, {1}).type() == "concat: attribute 'axis' is missing");
   EXPECT(Call("concat", {{"axis", std::int64_t{0}}}).type() == "concat: input 'inputs' is missing");
-  EXPECT(Call("concat", {{"axis", std::int64_t{0}}}).input(DType::f32, {1}).absent().input(DType::f32, {1}).type() == "concat: input 'inputs' is missing");
+  EXPECT(Call("concat", {{"axis", std::int64_t{0}}})
+             .input(DType::f32, {1})
+             .absent()
+             .input(DType::f32, {1})
+             .type() == "concat: input 'inputs' is missing");
   EXPECT(Call("concat", {{"axis", std::int64_t{0}}}).input(DType::f32, {1}).input(DType::f64, {1}).type() ==
          "concat: input 'inputs' is f64, another of the same type is f32");
-  EXPECT(Call("concat", {{"axis", std::int64_t{0}}}).input(DType::f32, {1}).input(DType::f32, {1, 1}).type().starts_with("concat: parts"));
+  EXPECT(Call("concat", {{"axis", std::int64_t{0}}})
+             .input(DType::f32, {1})
+             .input(DType::f32, {1, 1})
+             .type()
+             .starts_with("concat: parts"));
 }
 
 TEST_CASE("expand: both sides broadcast") {
-  const auto expand = [](Shape from, std::initializer_list<std::int64_t> to) { return Call("expand").input(DType::f32, std::move(from)).constant(ints(to)).type(); };
+  const auto expand = [](Shape from, std::initializer_list<std::int64_t> to) {
+    return Call("expand").input(DType::f32, std::move(from)).constant(ints(to)).type();
+  };
   EXPECT(expand({3, 1}, {3, 4}) == "f32[3, 4]");
   EXPECT(expand({3, 4}, {2, 1, 1}) == "f32[2, 3, 4]");
   EXPECT(expand({N, 1}, {1, 5}) == "f32[N, 5]");
@@ -157,18 +188,23 @@ TEST_CASE("expand: both sides broadcast") {
 }
 
 TEST_CASE("unsqueeze and squeeze: axes from either end") {
-  const auto unsqueeze = [](Shape from, std::initializer_list<std::int64_t> axes) { return Call("unsqueeze").input(DType::f32, std::move(from)).constant(ints(axes)).type(); };
+  const auto unsqueeze = [](Shape from, std::initializer_list<std::int64_t> axes) {
+    return Call("unsqueeze").input(DType::f32, std::move(from)).constant(ints(axes)).type();
+  };
   EXPECT(unsqueeze({3, N}, {0, -1}) == "f32[1, 3, N, 1]");
   EXPECT(unsqueeze({}, {0}) == "f32[1]");
   EXPECT(unsqueeze({3}, {}) == "f32[3]");
   EXPECT(unsqueeze({3}, {2}) == "unsqueeze: axis 2 is out of range for 2 axes; use -2..1");
   EXPECT(unsqueeze({3}, {0, -3}) == "unsqueeze: axis -3 stands twice");
-  const auto squeeze = [](Shape from, std::initializer_list<std::int64_t> axes) { return Call("squeeze").input(DType::f32, std::move(from)).constant(ints(axes)).type(); };
+  const auto squeeze = [](Shape from, std::initializer_list<std::int64_t> axes) {
+    return Call("squeeze").input(DType::f32, std::move(from)).constant(ints(axes)).type();
+  };
   EXPECT(squeeze({1, 3, 1}, {0, -1}) == "f32[3]");
   EXPECT(squeeze({N, 3}, {0}) == "f32[3]");
   EXPECT(squeeze({3}, {0}) == "squeeze: axis 0 has size 3 and cannot be dropped");
   EXPECT(Call("squeeze").input(DType::f32, {1, 3, 1}).type() == "f32[3]");
-  EXPECT(Call("squeeze").input(DType::f32, {1, N}).type() == "squeeze: without axes the rank depends on N; ranks that depend on data are not built yet");
+  EXPECT(Call("squeeze").input(DType::f32, {1, N}).type() ==
+         "squeeze: without axes the rank depends on N; ranks that depend on data are not built yet");
   Call call("squeeze");
   call.input(DType::f32, {N, 3}).constant(ints({0}));
   const auto two = call.run({sample_tensor(DType::f32, {2, 3}, Fill::normal)});
@@ -177,7 +213,9 @@ TEST_CASE("unsqueeze and squeeze: axes from either end") {
 }
 
 TEST_CASE("transpose: reversed by default; what is no permutation is refused") {
-  const auto transpose = [](Ints perm) { return Call("transpose", {{"perm", std::move(perm)}}).input(DType::f32, {2, N}).type(); };
+  const auto transpose = [](Ints perm) {
+    return Call("transpose", {{"perm", std::move(perm)}}).input(DType::f32, {2, N}).type();
+  };
   EXPECT(Call("transpose").input(DType::f32, {2, N}).type() == "f32[N, 2]");
   EXPECT(transpose({1, 0}) == "f32[N, 2]");
   EXPECT(transpose({0, 1}) == "f32[2, N]");

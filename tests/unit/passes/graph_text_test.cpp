@@ -1,5 +1,5 @@
-// The cases of tests/graphs/*.test: a graph, the passes to run, and the graph that must come out, as text. A file holds
-// cases between lines of "====":
+// The cases of tests/graphs/*.test: a graph, the passes to run, and the graph that must come out, as text. A
+// file holds cases between lines of "====":
 //
 //     # why this case is here
 //     pass simplify              (one or more lines, or "pipeline"; "disable RULE" switches a rule off)
@@ -64,7 +64,8 @@ std::vector<Case> read_cases(const std::filesystem::path& path) {
     const auto halves = cut(piece, kBeforeResult);
     REQUIRE_MESSAGE(halves.size() <= 2, path, ": one ---- a case");
     const std::size_t graph = halves[0].starts_with("graph") ? 0 : halves[0].find("\ngraph") + 1;
-    cases.push_back({halves[0].substr(0, graph), halves[0].substr(graph), halves.size() == 2 ? halves[1] : ""});
+    cases.push_back(
+        {halves[0].substr(0, graph), halves[0].substr(graph), halves.size() == 2 ? halves[1] : ""});
   }
   return cases;
 }
@@ -90,7 +91,8 @@ Result<std::string> result_of(const Case& one) {
     } else if (line.starts_with("disable ")) {
       const std::string rule(line.substr(8));
       const auto all = rules();
-      if (std::ranges::find(all, rule, &RuleInfo::name) == all.end()) return fail(ErrorCode::usage, "no rule '{}'", rule);
+      if (std::ranges::find(all, rule, &RuleInfo::name) == all.end())
+        return fail(ErrorCode::usage, "no rule '{}'", rule);
       options.disabled_rules.insert(rule);
     } else {
       return fail(ErrorCode::usage, "'{}' is no directive", line);
@@ -114,7 +116,8 @@ void check_file(const std::filesystem::path& path) {
   std::string updated;
   for (std::size_t i = 0; i < cases.size(); ++i) {
     const std::string got = text_of_result(cases[i]);
-    updated += fmt::format("{}{}{}{}{}", i == 0 ? "" : kBetweenCases, cases[i].head, cases[i].before, kBeforeResult, got);
+    updated += fmt::format("{}{}{}{}{}", i == 0 ? "" : kBetweenCases, cases[i].head, cases[i].before,
+                           kBeforeResult, got);
     if (std::getenv("DIJI_UPDATE") != nullptr) continue;
     INFO("case ", i + 1, "\n", cases[i].head);
     EXPECT(got == cases[i].after);

@@ -40,7 +40,8 @@ void check_same_results(const test::RandomGraph& random, const Graph& optimised)
 
 void check_pipeline(std::uint64_t seed, const PassOptions& options) {
   INFO("DIJI_TEST_SEED=", seed);
-  const test::RandomGraph random(seed, {.steps = static_cast<int>(3 + seed % 12), .special_values = seed % 5 == 0});
+  const test::RandomGraph random(seed,
+                                 {.steps = static_cast<int>(3 + seed % 12), .special_values = seed % 5 == 0});
   CAPTURE(print(random.graph()));
   const auto verified = verify(random.graph());
   REQUIRE_MESSAGE(verified, verified.error().message);
@@ -66,7 +67,9 @@ TEST_CASE("random graphs keep their results with any one rule switched off") {
 TEST_CASE("random graphs keep their results with every rule switched off") {
   std::set<std::string, std::less<>> disabled;
   for (const RuleInfo& rule : rules()) disabled.insert(std::string(rule.name));
-  test::for_each_seed(kGraphs / 5, [&](std::uint64_t seed) { check_pipeline(seed, {.disabled_rules = disabled, .verify_each = true}); });
+  test::for_each_seed(kGraphs / 5, [&](std::uint64_t seed) {
+    check_pipeline(seed, {.disabled_rules = disabled, .verify_each = true});
+  });
 }
 
 TEST_CASE("the random graphs hold every primitive and fuse in every way") {

@@ -1,5 +1,5 @@
-// Random graphs compiled for the CPU: every result lies within the proven bound of the float64 interpreter. The same
-// program runs with DIJI_CPU=scalar and avx2 (tests/CMakeLists.txt).
+// Random graphs compiled for the CPU: every result lies within the proven bound of the float64 interpreter.
+// The same program runs with DIJI_CPU=scalar and avx2 (tests/CMakeLists.txt).
 #include "graph/text.h"
 #include "runtime/compiler.h"
 #include "runtime/session.h"
@@ -11,7 +11,7 @@
 namespace diji {
 namespace {
 
-constexpr std::uint64_t kGraphs = 160;
+constexpr std::uint64_t kGraphs = 300;
 
 struct Machine {
   DeviceList devices{built_in_plugins(), usable_cores()};
@@ -56,7 +56,8 @@ TEST_CASE("random graphs run on the CPU within the bound") {
   Machine machine;
   test::for_each_seed(kGraphs, [&](std::uint64_t seed) {
     INFO("DIJI_TEST_SEED=", seed);
-    check_graph(machine, test::RandomGraph(seed, {.steps = static_cast<int>(2 + seed % 9), .special_values = seed % 7 == 0}));
+    check_graph(machine, test::RandomGraph(seed, {.steps = static_cast<int>(2 + seed % 9),
+                                                  .special_values = seed % 7 == 0}));
   });
   if (std::getenv("DIJI_TEST_SEED") == nullptr) EXPECT(machine.refused < machine.ran / 10);
 }
