@@ -99,7 +99,7 @@ double divide_error(Operand a, Operand b, double result, double u) {
 
 double sqrt_error(Operand x, double result, double u) {
   if (x.error == 0) return with_rounding(0, result, u);
-  if (!(x.value - x.error >= 0)) return kInfinity;                 // the kernel's operand may lie below zero
+  if (!(x.value - x.error >= 0)) return kInfinity;             // the kernel's operand may lie below zero
   const double apart = result + std::sqrt(x.value - x.error);  // |√x − √y| = |x − y| / (√x + √y)
   return with_rounding(apart > 0 ? x.error / apart : std::sqrt(x.error), result, u);
 }

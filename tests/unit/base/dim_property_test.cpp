@@ -58,12 +58,9 @@ class Generator {
 
   std::int64_t value_in(const Bounds& bounds) {
     switch (below(4)) {
-      case 0:
-        return bounds.min;
-      case 1:
-        return std::min(bounds.max, bounds.min + 1000);
-      default:
-        return bounds.min + below(std::min<std::int64_t>(bounds.max - bounds.min, 50) + 1);
+      case 0: return bounds.min;
+      case 1: return std::min(bounds.max, bounds.min + 1000);
+      default: return bounds.min + below(std::min<std::int64_t>(bounds.max - bounds.min, 50) + 1);
     }
   }
 
@@ -110,22 +107,14 @@ Dim dim_of(const Tree& tree, const std::vector<Symbol>& symbols, bool mirrored) 
   const bool ordered = tree.op == Op::subtract || tree.op == Op::floordiv || tree.op == Op::mod;
   if (mirrored && x.size() == 2 && !ordered) std::swap(x[0], x[1]);
   switch (tree.op) {
-    case Op::add:
-      return x[0] + x[1];
-    case Op::subtract:
-      return x[0] - x[1];
-    case Op::multiply:
-      return x[0] * x[1];
-    case Op::floordiv:
-      return floor_div(x[0], x[1]);
-    case Op::mod:
-      return mod(x[0], x[1]);
-    case Op::min:
-      return min(x[0], x[1]);
-    case Op::max:
-      return max(x[0], x[1]);
-    default:
-      return select_less(x[0], x[1], x[2], x[3]);
+    case Op::add: return x[0] + x[1];
+    case Op::subtract: return x[0] - x[1];
+    case Op::multiply: return x[0] * x[1];
+    case Op::floordiv: return floor_div(x[0], x[1]);
+    case Op::mod: return mod(x[0], x[1]);
+    case Op::min: return min(x[0], x[1]);
+    case Op::max: return max(x[0], x[1]);
+    default: return select_less(x[0], x[1], x[2], x[3]);
   }
 }
 
@@ -139,12 +128,9 @@ std::optional<std::int64_t> value_of(const Tree& tree, const std::vector<Symbol>
   if (!a || !b) return std::nullopt;
   std::int64_t result = 0;
   switch (tree.op) {
-    case Op::add:
-      return __builtin_add_overflow(*a, *b, &result) ? std::nullopt : std::optional(result);
-    case Op::subtract:
-      return __builtin_sub_overflow(*a, *b, &result) ? std::nullopt : std::optional(result);
-    case Op::multiply:
-      return __builtin_mul_overflow(*a, *b, &result) ? std::nullopt : std::optional(result);
+    case Op::add: return __builtin_add_overflow(*a, *b, &result) ? std::nullopt : std::optional(result);
+    case Op::subtract: return __builtin_sub_overflow(*a, *b, &result) ? std::nullopt : std::optional(result);
+    case Op::multiply: return __builtin_mul_overflow(*a, *b, &result) ? std::nullopt : std::optional(result);
     case Op::floordiv:
     case Op::mod: {
       if (*b == 0 || *b == -1) return *b == 0 ? std::nullopt : std::optional(tree.op == Op::mod ? 0 : -*a);
@@ -152,10 +138,8 @@ std::optional<std::int64_t> value_of(const Tree& tree, const std::vector<Symbol>
       if (remainder != 0 && (remainder ^ *b) < 0) remainder += *b;
       return tree.op == Op::mod ? remainder : (*a - remainder) / *b;
     }
-    case Op::min:
-      return std::min(*a, *b);
-    case Op::max:
-      return std::max(*a, *b);
+    case Op::min: return std::min(*a, *b);
+    case Op::max: return std::max(*a, *b);
     default: {
       const auto then = value_of(tree.children[2], symbols, bindings);
       const auto otherwise = value_of(tree.children[3], symbols, bindings);

@@ -1,5 +1,5 @@
-// Elementary functions over every value of the 16-bit floats, and over f32 in a fine stride (DIJI_SWEEP is the
-// stride; 1 is every value).
+// Elementary functions over every value of the 16-bit floats, and over f32 in a fine stride (DIJI_SWEEP; 1 is
+// every value).
 #include "ops/catalog.h"
 #include "runtime/conformance.h"
 #include "tests/unit/runtime/fixture.h"
