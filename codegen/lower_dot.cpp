@@ -15,8 +15,12 @@ enum Group : int { kBatch, kRow, kColumn, kContracted };
 constexpr int kVectors = 2;
 int tile_rows(const DeviceTraits& traits) { return traits.vector_registers >= 32 ? 12 : 6; }
 
+// A tail of up to 11 rows in tiles of 4: 8 accumulators are what two units with a latency of 4 cycles need.
+constexpr int kTailRows = 4;
+
 // Rows that share one packed panel: packing moves K · width elements once per chunk, so 40 tiles make it
-// 1/480 of the multiply-adds on 12-row tiles.
+// 1/480 of the multiply-adds on 12-row tiles. (Fewer rows that stay in the second-level cache were measured
+// and lost: a panel's rows lie far apart, so packing is what costs.)
 constexpr int kTilesPerChunk = 40;
 
 struct DotLowering {
@@ -171,9 +175,10 @@ struct DotLowering {
     }
   }
 
-  // Tiles of all sizes that fit: full ones, then single rows.
+  // Tiles of all sizes that fit: full ones, then smaller ones, so that few rows are left to run with two
+  // accumulators.
   void rows(Reg start, Reg end, Reg depth, Reg column, const std::vector<Reg>& masks) {
-    for (const int size : {rows_max, 1}) {
+    for (const int size : {rows_max, kTailRows, 1}) {
       const Reg step = b.integer(size);
       const Reg stop = b.add(start, b.multiply(b.divide(b.subtract(end, start), step), step));
       b.loop(start, stop, step, {}, [&](Reg row, std::span<const Reg>) -> std::vector<Reg> {
@@ -185,16 +190,18 @@ struct DotLowering {
   }
 
   void run() {
-    const Dim row_chunk(rows_max * kTilesPerChunk);
-    const std::vector<Dim> grid = {extent(kBatch), ceil_div(extent(kColumn), width),
-                                   ceil_div(extent(kRow), row_chunk)};
+    // Chunks of about equal size, in whole tiles: a short last chunk would pack its panel for nothing.
+    const Dim all_rows = extent(kRow);
+    const Dim chunks = max(ceil_div(all_rows, rows_max * kTilesPerChunk), 1);
+    const Dim row_chunk = ceil_div(ceil_div(all_rows, chunks), rows_max) * Dim(rows_max);
+    const std::vector<Dim> grid = {extent(kBatch), ceil_div(extent(kColumn), width), chunks};
     nest.grid = element_count(grid);
     nest.local_bytes = extent(kContracted) * Dim(width * bytes_of(register_dtype(dtype)));
     const auto indices = split_index(b, b.grid_index(), grid);
     place(kBatch, indices[0]);
     const Reg column = b.multiply(indices[1], b.integer(width));
     const Reg start = b.multiply(indices[2], b.dim(row_chunk));
-    const Reg end = b.minimum(b.add(start, b.dim(row_chunk)), b.dim(extent(kRow)));
+    const Reg end = b.minimum(b.add(start, b.dim(row_chunk)), b.dim(all_rows));
     const Reg depth = b.dim(extent(kContracted));
     const auto masks = column_masks(column, b.dim(extent(kColumn)));
     pack_panel(depth, column, masks);

@@ -25,7 +25,6 @@ std::vector<HostTensor> run(Session& session, const HostTensor& input) {
 
 const char* model_path() {
   const char* path = std::getenv("DIJI_TEST_MAGIKA");
-  if (path != nullptr && *path == '\0') path = nullptr;
   if (path == nullptr)
     MESSAGE("skipped: DIJI_TEST_MAGIKA does not name the model (scripts/fetch-model magika)");
   return path;
