@@ -1,4 +1,4 @@
-// Entries: "DIJIKRN1", checksum of the rest, lengths and strings, blob.
+// Entries: "DIJIKRN2", checksum of the rest; key, kernel name and device, each with its length; blob.
 #include "runtime/compile_cache.h"
 
 #include "base/files.h"
@@ -20,11 +20,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::string_view kMagic = "DIJIKRN1";
+constexpr std::string_view kMagic = "DIJIKRN2";
 constexpr std::string_view kSuffix = ".kernel";
 
 struct Entry {
-  std::string kernel, device;
+  std::string key, kernel, device;
   std::span<const std::byte> blob;
 };
 
@@ -39,9 +39,10 @@ void append_text(std::vector<std::byte>& out, std::string_view text) {
   append(out, std::as_bytes(std::span(text)));
 }
 
-std::vector<std::byte> serialise(std::string_view kernel, std::string_view device,
+std::vector<std::byte> serialise(std::string_view key, std::string_view kernel, std::string_view device,
                                  std::span<const std::byte> blob) {
   std::vector<std::byte> body;
+  append_text(body, key);
   append_text(body, kernel);
   append_text(body, device);
   append_number(body, blob.size());
@@ -62,10 +63,13 @@ Result<Entry> parse(std::span<const std::byte> bytes, const std::string& name) {
   if (XXH3_64bits(body.data(), body.size()) != checksum)
     return reader.malformed("the checksum does not fit the contents");
   Entry entry;
+  entry.key = TRY(reader.text(TRY(reader.number<std::uint64_t>("length")), "key"));
   entry.kernel = TRY(reader.text(TRY(reader.number<std::uint64_t>("length")), "kernel name"));
   entry.device = TRY(reader.text(TRY(reader.number<std::uint64_t>("length")), "device"));
   entry.blob = TRY(reader.take(TRY(reader.number<std::uint64_t>("length")), "blob"));
   if (!reader.at_end()) return reader.malformed("bytes after the end");
+  // A file under another's name would be the right machine code for the wrong kernel.
+  if (fs::path(name).stem() != entry.key) return reader.malformed_at(0, "the entry belongs to another key");
   return entry;
 }
 
@@ -97,6 +101,22 @@ std::vector<Found> files_of(const fs::path& folder) {
   return found;
 }
 
+// Removes the entries used longest ago until the rest fits; returns how many went.
+int drop_oldest(const fs::path& folder, std::uint64_t bytes_max) {
+  auto files = files_of(folder);
+  std::ranges::sort(files, {}, &Found::used);
+  std::uint64_t total = 0;
+  for (const Found& file : files) total += file.bytes;
+  int removed = 0;
+  std::error_code ignored;
+  for (const Found& file : files) {
+    if (total <= bytes_max) break;
+    total -= file.bytes;
+    removed += fs::remove(file.path, ignored) ? 1 : 0;
+  }
+  return removed;
+}
+
 }  // namespace
 
 fs::path CompileCache::default_folder() {
@@ -113,7 +133,8 @@ fs::path CompileCache::default_folder() {
   return {};
 }
 
-CompileCache::CompileCache(fs::path folder) : folder_(std::move(folder)) {}
+CompileCache::CompileCache(fs::path folder, std::uint64_t bytes_max)
+    : folder_(std::move(folder)), bytes_max_(bytes_max) {}
 
 std::string CompileCache::key_of(std::string_view text, std::string_view fingerprint) {
   // The text is all that the generator puts into a kernel, so its version is in the text; the build version
@@ -161,9 +182,10 @@ std::optional<std::vector<std::byte>> CompileCache::find(const std::string& key,
 void CompileCache::store(const std::string& key, std::string_view kernel, std::string_view fingerprint,
                          std::span<const std::byte> blob) {
   if (!usable()) return;
-  const auto written =
-      write_file_atomically(folder_ / (key + std::string(kSuffix)), serialise(kernel, fingerprint, blob));
+  const auto written = write_file_atomically(folder_ / (key + std::string(kSuffix)),
+                                             serialise(key, kernel, fingerprint, blob));
   if (!written) warn_once(written.error().message);
+  drop_oldest(folder_, bytes_max_);
 }
 
 Result<std::vector<CacheEntry>> CompileCache::list() const {
@@ -194,19 +216,11 @@ Result<int> CompileCache::prune(std::uint64_t bytes_max) {
   int removed = 0;
   std::error_code ignored;
   for (const CacheEntry& entry : entries) {
-    if (!entry.problem.empty())
+    if (!entry.problem.empty()) {
       removed += fs::remove(folder_ / (entry.key + std::string(kSuffix)), ignored) ? 1 : 0;
+    }
   }
-  auto files = files_of(folder_);
-  std::ranges::sort(files, {}, &Found::used);
-  std::uint64_t total = 0;
-  for (const Found& file : files) total += file.bytes;
-  for (const Found& file : files) {
-    if (total <= bytes_max) break;
-    total -= file.bytes;
-    removed += fs::remove(file.path, ignored) ? 1 : 0;
-  }
-  return removed;
+  return removed + drop_oldest(folder_, bytes_max);
 }
 
 }  // namespace diji

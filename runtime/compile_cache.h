@@ -29,13 +29,13 @@ struct CacheEntry {
 /// is read or written and one warning says why. Thread-safe.
 class CompileCache {
  public:
-  /// Bytes above which prune() on insertion drops the entries that were used longest ago.
+  /// Bytes above which storing an entry drops those that were used longest ago.
   static constexpr std::uint64_t kBytesMax = std::uint64_t{512} << 20;
 
   /// DIJI_CACHE_DIR, else XDG_CACHE_HOME/diji/kernels, else ~/.cache/diji/kernels. "off" as DIJI_CACHE_DIR:
   /// no cache.
   static std::filesystem::path default_folder();
-  explicit CompileCache(std::filesystem::path folder = default_folder());
+  explicit CompileCache(std::filesystem::path folder = default_folder(), std::uint64_t bytes_max = kBytesMax);
 
   static std::string key_of(std::string_view text, std::string_view fingerprint);
   /// A good entry's blob. A damaged one counts as missing (and is replaced by the next store).
@@ -54,6 +54,7 @@ class CompileCache {
   bool usable();
   void warn_once(std::string_view sentence);
   std::filesystem::path folder_;
+  std::uint64_t bytes_max_;
   std::atomic<int> state_ = 0;  // 0 not looked at, 1 usable, 2 not
   std::atomic<bool> warned_ = false;
 };

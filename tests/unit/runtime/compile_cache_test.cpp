@@ -98,6 +98,28 @@ TEST_CASE("pruning drops what was used longest ago") {
   EXPECT(cache.find(CompileCache::key_of("old", "chip"), "chip").has_value());
 }
 
+TEST_CASE("an entry under another entry's name is not used") {
+  const test::ScratchCache scratch;
+  CompileCache cache;
+  const std::string right = CompileCache::key_of("right", "chip"),
+                    wrong = CompileCache::key_of("wrong", "chip");
+  cache.store(right, "kernel", "chip", blob_of(100));
+  fs::copy_file(scratch.folder() / (right + ".kernel"), scratch.folder() / (wrong + ".kernel"));
+  set_log_level(LogLevel::error);
+  EXPECT_FALSE(cache.find(wrong, "chip").has_value());
+  set_log_level(LogLevel::warning);
+  EXPECT(cache.find(right, "chip").has_value());
+}
+
+TEST_CASE("storing keeps the folder within its limit") {
+  const test::ScratchCache scratch;
+  CompileCache cache(scratch.folder(), 3500);
+  for (const char* text : {"a", "b", "c", "d", "e"}) {
+    cache.store(CompileCache::key_of(text, "chip"), text, "chip", blob_of(1000));
+  }
+  EXPECT(cache.list()->size() == 3);
+}
+
 TEST_CASE("a damaged entry of a real model is compiled again and mended") {
   const test::ScratchCache scratch;
   DeviceList devices(built_in_plugins(), 1);
