@@ -193,6 +193,20 @@ Result<void> read_directly(const Graph& body, const Node& root) {
   return {};
 }
 
+// The tiled loop has one axis of columns and one to contract (axes of size 1 do not count).
+Result<void> check_dot(const Graph& body, const Node& dot) {
+  const DotDims dims = dot_dims(dot.attributes);
+  const Shape& b = body.type(dot.inputs[1]).shape;
+  const auto long_axes = [&](const Ints& axes) {
+    return std::ranges::count_if(axes,
+                                 [&](std::int64_t axis) { return !b[static_cast<std::size_t>(axis)].is(1); });
+  };
+  if (long_axes(dims.rhs_contracting) > 1 || long_axes(dims.rhs_free(std::ssize(b))) > 1) {
+    return not_one_kernel("dot_general over several contracted or right-hand axes");
+  }
+  return {};
+}
+
 }  // namespace
 
 bool same_but_for_ones(const Shape& a, const Shape& b) {
@@ -220,8 +234,7 @@ Result<KernelBody> flatten(const Graph& body) {
     result.root_node = &node;
   }
   const ValueId output = body.outputs()[0].value;
-  result.output = body.type(output);
-  const Shape& shape = result.output.shape;
+  const Shape& shape = body.type(output).shape;
   if (result.root_node == nullptr) {
     result.space = shape;
     result.programs.push_back(
@@ -246,6 +259,7 @@ Result<KernelBody> flatten(const Graph& body) {
   result.space = root_shape;
   if (result.root != KernelBody::Root::reduce) {
     TRY(read_directly(body, root));
+    if (result.root == KernelBody::Root::dot) TRY(check_dot(body, root));
     return result;
   }
   const Shape& folded = body.type(root.inputs[0]).shape;

@@ -52,7 +52,6 @@ struct KernelBody {
   /// Reduce, dot, convolution: what happens to each result, over the root's output axes. Its only step is
   /// `result` when there is nothing to do.
   ScalarProgram epilogue;
-  Type output;
 };
 
 /// Errors (unsupported) say why the body is not one kernel. Rules: at most one reduce, dot_general,

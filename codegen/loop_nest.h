@@ -38,12 +38,9 @@ enum class NestOp : std::uint8_t {
   remainder,
   minimum,
   maximum,
-  fused_multiply_add,
+  multiply_add,
   sqrt,
   round_even,
-  floor,
-  absolute,
-  negate,
   // bits of integers
   bit_and,
   bit_or,
@@ -56,7 +53,7 @@ enum class NestOp : std::uint8_t {
   select,
   any,
   // between types
-  convert,       ///< numeric; float to integer must be in range already (see expand_convert)
+  convert,       ///< numeric; float to integer truncates and saturates, NaN gives 0
   bitcast,       ///< same width
   splat,         ///< one lane to all
   lane_numbers,  ///< 0, 1, 2, … of an integer type

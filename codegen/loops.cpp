@@ -79,7 +79,7 @@ int lanes_for(const DeviceTraits& traits, DType dtype) {
 }
 
 Reg multiply_add(NestBuilder& b, Reg a, Reg x, Reg c) {
-  if (is_floating(b.type(a).dtype)) return b.fused_multiply_add(a, x, c);
+  if (is_floating(b.type(a).dtype)) return b.multiply_add(a, x, c);
   return b.binary(NestOp::add, b.binary(NestOp::multiply, a, x), c);
 }
 

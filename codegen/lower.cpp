@@ -33,13 +33,13 @@ std::string entry_name(const Graph& body, const KernelBody& kernel) {
   return name;
 }
 
-}  // namespace
-
 std::vector<std::string_view> dialects() {
   std::vector<std::string_view> names;
   for (const PrinterEntry& entry : kPrinters) names.push_back(entry.dialect);
   return names;
 }
+
+}  // namespace
 
 Result<std::string> print_nest(const LoopNest& nest, std::string_view dialect) {
   const auto found = std::ranges::find(kPrinters, dialect, &PrinterEntry::dialect);
@@ -91,7 +91,7 @@ Result<PeakKernel> peak_kernel(const DeviceTraits& traits) {
   sums = b.loop(b.integer(0), b.dim(Dim::symbol("rounds")), b.integer(1), sums,
                 [&](Reg, std::span<const Reg> carried) {
                   std::vector<Reg> next;
-                  for (const Reg sum : carried) next.push_back(b.fused_multiply_add(sum, factor, term));
+                  for (const Reg sum : carried) next.push_back(b.multiply_add(sum, factor, term));
                   return next;
                 });
   Reg total = sums[0];

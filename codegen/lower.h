@@ -33,8 +33,6 @@ struct Kernel {
 /// unsupported, naming what has no kernel yet or a dialect without a printer.
 Result<std::vector<Kernel>> lower(const Graph& body, const DeviceTraits& traits);
 
-/// The dialects that can be printed.
-std::vector<std::string_view> dialects();
 Result<std::string> print_nest(const LoopNest& nest, std::string_view dialect);
 
 /// A kernel that does nothing but independent fused multiply-adds, to measure the machine's peak: `rounds` is

@@ -224,10 +224,6 @@ struct DotLowering {
 Result<Kernel> lower_dot(const Graph& body, const KernelBody& kernel, const DeviceTraits& traits,
                          std::string entry) {
   DotLowering lowering(body, kernel, traits, std::move(entry));
-  if (lowering.axes.of_group(kContracted).size() > 1 || lowering.axes.of_group(kColumn).size() > 1) {
-    return fail(ErrorCode::unsupported,
-                "dot_general over several contracted or right-hand axes that do not merge has no kernel yet");
-  }
   lowering.run();
   return finish(std::move(lowering.nest), traits);
 }

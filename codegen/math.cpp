@@ -10,7 +10,7 @@ namespace {
 // Horner's rule, highest coefficient first.
 Reg polynomial(NestBuilder& b, Reg x, std::span<const double> coefficients) {
   Reg sum = b.real(coefficients[0], b.type(x));
-  for (const double c : coefficients.subspan(1)) sum = b.fused_multiply_add(sum, x, b.real(c, b.type(x)));
+  for (const double c : coefficients.subspan(1)) sum = b.multiply_add(sum, x, b.real(c, b.type(x)));
   return sum;
 }
 
@@ -24,21 +24,21 @@ constexpr std::array kTaylor = {1.0 / 6227020800, 1.0 / 479001600, 1.0 / 3991680
 constexpr std::array kExpF32 = {1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3,
                                 4.1665795894e-2, 1.6666665459e-1, 5.0000001201e-1};
 
-struct Reduction {
+struct ReducedArgument {
   Reg power;      // n, a whole number
   Reg remainder;  // x - n·ln2
 };
 
 // ln2 = high + low with zeros at the end of `high`, so that n · high is exact with or without a fused
 // multiply-add.
-Reduction reduce_by_ln2(NestBuilder& b, Reg x) {
+ReducedArgument reduce_by_ln2(NestBuilder& b, Reg x) {
   const bool single = b.type(x).dtype == DType::f32;
   const double high = single ? 0.693359375 : 6.93147180369123816490e-01;
   const double low = single ? -2.12194440e-4 : 1.90821492927058770002e-10;
   const auto real = [&](double value) { return b.real(value, b.type(x)); };
   const Reg n = b.unary(NestOp::round_even, b.multiply(x, real(1.44269504088896340736)));
-  const Reg first = b.fused_multiply_add(n, real(-high), x);
-  return {n, b.fused_multiply_add(n, real(-low), first)};
+  const Reg first = b.multiply_add(n, real(-high), x);
+  return {n, b.multiply_add(n, real(-low), first)};
 }
 
 // 2^n for a whole number n within the normal range, by its exponent bits.
@@ -56,7 +56,7 @@ Reg clamp(NestBuilder& b, Reg x, double low, double high) {
 
 // exp(r) - 1 to full double precision.
 Reg expm1_small(NestBuilder& b, Reg r) {
-  return b.fused_multiply_add(b.multiply(r, r), polynomial(b, r, kTaylor), r);
+  return b.multiply_add(b.multiply(r, r), polynomial(b, r, kTaylor), r);
 }
 
 }  // namespace
@@ -67,7 +67,7 @@ Reg emit_exp(NestBuilder& b, Reg x) {
   const Reg clamped = single ? clamp(b, x, -105, 90) : clamp(b, x, -747, 711);
   const auto [n, r] = reduce_by_ln2(b, clamped);
   const Reg tail =
-      single ? b.fused_multiply_add(b.multiply(r, r), polynomial(b, r, kExpF32), r) : expm1_small(b, r);
+      single ? b.multiply_add(b.multiply(r, r), polynomial(b, r, kExpF32), r) : expm1_small(b, r);
   const Reg mantissa = b.add(tail, b.real(1, b.type(x)));
   // 2^n leaves the normal range where results are subnormal or infinite: two factors of half the power never
   // do.
@@ -85,7 +85,7 @@ Reg emit_tanh(NestBuilder& b, Reg x) {
   const Reg z = clamp(b, b.multiply(wide, real(2)), -40, 40);  // tanh 20 is 1 in double
   const auto [n, r] = reduce_by_ln2(b, z);
   const Reg scale = power_of_two(b, b.convert(n, DType::i64), DType::f64);
-  const Reg t = b.fused_multiply_add(scale, expm1_small(b, r), b.subtract(scale, real(1)));
+  const Reg t = b.multiply_add(scale, expm1_small(b, r), b.subtract(scale, real(1)));
   const Reg result = b.convert(b.divide(t, b.add(t, real(2))), b.type(x).dtype);
   return b.select(b.equal(x, b.real(0, b.type(x))), x, result);  // keeps the sign of zero
 }

@@ -77,8 +77,8 @@ Reg NestBuilder::remainder(Reg a, Reg b) {
   return known(b) == 1 ? integer(0) : binary(NestOp::remainder, a, b);
 }
 
-Reg NestBuilder::fused_multiply_add(Reg a, Reg b, Reg c) {
-  return emit({.op = NestOp::fused_multiply_add, .operands = {a, b, c}}, type(c));
+Reg NestBuilder::multiply_add(Reg a, Reg b, Reg c) {
+  return emit({.op = NestOp::multiply_add, .operands = {a, b, c}}, type(c));
 }
 
 Reg NestBuilder::unary(NestOp op, Reg x) { return emit({.op = op, .operands = {x}}, type(x)); }

@@ -154,12 +154,9 @@ class Printer {
       case NestOp::maximum:
         intrinsic(i.results[0], floating ? "maximum" : is_signed ? "smax" : "umax", i.type, i.operands);
         break;
-      case NestOp::fused_multiply_add: intrinsic(i.results[0], "fmuladd", i.type, i.operands); break;
+      case NestOp::multiply_add: intrinsic(i.results[0], "fmuladd", i.type, i.operands); break;
       case NestOp::sqrt: intrinsic(i.results[0], "sqrt", i.type, i.operands); break;
       case NestOp::round_even: intrinsic(i.results[0], "rint", i.type, i.operands); break;
-      case NestOp::floor: intrinsic(i.results[0], "floor", i.type, i.operands); break;
-      case NestOp::absolute: intrinsic(i.results[0], "fabs", i.type, i.operands); break;
-      case NestOp::negate: line("  {} = fneg {}", define(i.results[0]), typed(i.operands[0])); break;
       case NestOp::bit_and: simple(i, "and"); break;
       case NestOp::bit_or: simple(i, "or"); break;
       case NestOp::shift_left: simple(i, "shl"); break;

@@ -104,6 +104,11 @@ Reg exp_step(NestBuilder& b, Reg x, DType dtype) {
   return round_to_odd(b, emit_exp(b, b.convert(x, DType::f64)));
 }
 
+Reg tanh_step(NestBuilder& b, Reg x, DType dtype) {
+  if (register_dtype(dtype) == dtype) return emit_tanh(b, x);
+  return round_to_odd(b, emit_tanh(b, b.convert(x, DType::f64)));
+}
+
 Reg map_step(NestBuilder& b, const ScalarStep& step, DType operand_dtype, Reg x, Reg y, Reg mask) {
   switch (step.primitive) {
     case Primitive::add: return b.binary(NestOp::add, x, y);
@@ -114,7 +119,7 @@ Reg map_step(NestBuilder& b, const ScalarStep& step, DType operand_dtype, Reg x,
     case Primitive::divide:
       return is_floating(b.type(x).dtype) ? b.binary(NestOp::divide, x, y) : integer_divide(b, x, y, mask);
     case Primitive::exp: return exp_step(b, x, step.dtype);
-    case Primitive::tanh: return emit_tanh(b, x);
+    case Primitive::tanh: return tanh_step(b, x, step.dtype);
     case Primitive::sqrt: return b.unary(NestOp::sqrt, x);
     case Primitive::convert: return convert_step(b, x, operand_dtype, step.dtype);
     default: check_failed("primitive", "a scalar map");

@@ -119,6 +119,7 @@ void DeviceList::list_devices(const Plugin& plugin) {
 
 Result<Device*> DeviceList::open(std::string_view name) {
   const std::string full = name.contains(':') ? std::string(name) : fmt::format("{}:0", name);
+  const std::scoped_lock lock(opening_);
   for (const auto& device : opened_) {
     if (device->name() == full) return device.get();
   }

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <string>
 #include <string_view>
@@ -84,7 +85,7 @@ class DeviceList {
   const std::vector<Error>& problems() const { return problems_; }
 
   /// "cpu", "cpu:0", "opencl:1". Opened once, then the same object. Errors: no_device, listing what exists.
-  /// One thread at a time.
+  /// Any thread.
   Result<Device*> open(std::string_view name);
   ThreadPool& threads() { return *threads_; }
 
@@ -97,6 +98,7 @@ class DeviceList {
   std::unique_ptr<diji_host_services> services_;
   std::vector<std::unique_ptr<Plugin>> plugins_;
   std::vector<DeviceEntry> entries_;
+  std::mutex opening_;
   std::vector<std::unique_ptr<Device>> opened_;
   std::vector<Error> problems_;
 };

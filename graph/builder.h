@@ -22,7 +22,7 @@ class Builder {
   Graph& graph() { return graph_; }
   bool ok() const { return !error_.has_value(); }
   Result<void> status() const;
-  /// Records the error with `call`'s operator name in front. Returns ValueId::none.
+  /// Records the error, unless there is one already. Returns ValueId::none.
   ValueId fail_with(Error error);
   template <typename... Args>
   ValueId fail(ErrorCode code, fmt::format_string<Args...> format, Args&&... args) {

@@ -30,16 +30,20 @@ std::vector<double> as_doubles(const Array& array) {
       array.elements);
 }
 
-// Sums of 16-bit floats run in f32 and are rounded once at the end.
-double sum_roundoff(DType dtype) {
-  return unit_roundoff(dtype == DType::f16 || dtype == DType::bf16 ? DType::f32 : dtype);
+bool is_narrow(DType dtype) { return dtype == DType::f16 || dtype == DType::bf16; }
+
+// What sums run in: reductions in f64, dot products and convolutions in the dtype but at least in f32.
+DType sum_dtype(Primitive primitive, DType dtype) {
+  if (primitive == Primitive::reduce) return DType::f64;
+  return is_narrow(dtype) ? DType::f32 : dtype;
 }
 
-// The rounding of finished sums to their dtype, where they ran in a wider one.
-void round_sums(std::vector<double>& errors, const std::vector<double>& results, DType dtype) {
-  if (dtype != DType::f16 && dtype != DType::bf16) return;
+// The rounding of finished sums to f32 and, for 16-bit floats, from there to their dtype.
+void round_sums(std::vector<double>& errors, const std::vector<double>& results, DType summed, DType dtype) {
+  double u = summed == dtype ? 0 : unit_roundoff(dtype);
+  if (summed == DType::f64 && is_narrow(dtype)) u += unit_roundoff(DType::f32);
   for (std::size_t i = 0; i < errors.size(); ++i) {
-    if (std::isfinite(results[i])) errors[i] += unit_roundoff(dtype) * (std::fabs(results[i]) + errors[i]);
+    if (std::isfinite(results[i])) errors[i] += u * (std::fabs(results[i]) + errors[i]);
   }
 }
 
@@ -271,7 +275,8 @@ Result<std::vector<double>> error_bound(const ReferenceCall& call,
     input_bounds.push_back(&bounds.back());
   }
   const bool floating = is_floating(call.dtype);
-  const double u = floating ? unit_roundoff(call.dtype) : 0, sum_u = floating ? sum_roundoff(call.dtype) : 0;
+  const DType summed = sum_dtype(call.primitive, call.dtype);
+  const double u = floating ? unit_roundoff(call.dtype) : 0, sum_u = floating ? unit_roundoff(summed) : 0;
   const auto values = as_doubles(result);
   std::vector<double> bound = TRY([&]() -> Result<std::vector<double>> {
     switch (call.primitive) {
@@ -292,7 +297,7 @@ Result<std::vector<double>> error_bound(const ReferenceCall& call,
   const bool sums =
       call.primitive == Primitive::dot_general || call.primitive == Primitive::convolution ||
       (call.primitive == Primitive::reduce && call.attributes.get_or("kind", std::string{}) == "sum");
-  if (sums) round_sums(bound, values, call.dtype);
+  if (sums) round_sums(bound, values, summed, call.dtype);
   if (floating && !moves && call.primitive != Primitive::maximum) {
     for (double& b : bound) b += subnormal_step(call.dtype);
   }

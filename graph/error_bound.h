@@ -16,8 +16,9 @@ namespace diji {
 ///  - exp, tanh: within 1 ULP, |error| ≤ 2u·|result|;
 ///  - sums and dot products of d terms, in any order, fused or not: |error| ≤ γ(d)·Σ|terms| with γ(d) =
 ///  d·u/(1 − d·u)
-///    (Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed., section 3.1 and theorem 4.2); 16-bit
-///    floats sum in f32 and are rounded once at the end;
+///    (Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed., section 3.1 and theorem 4.2);
+///    reductions sum in f64, dot products and convolutions in their dtype but at least in f32, then round to
+///    it;
 ///  - a float that may have overflowed, or an integer that may have wrapped, bounds nothing computed from it;
 ///  an infinity
 ///    or NaN that follows from exact operands has the bound of the rest, one that may come from rounding has

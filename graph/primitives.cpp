@@ -145,6 +145,11 @@ bool is_view(Primitive primitive) {
          primitive == Primitive::broadcast || primitive == Primitive::slice;
 }
 
+bool is_root(Primitive primitive) {
+  return primitive == Primitive::reduce || primitive == Primitive::dot_general ||
+         primitive == Primitive::convolution || primitive == Primitive::concatenate;
+}
+
 std::string_view name_of(Reduction reduction) { return reduction == Reduction::sum ? "sum" : "max"; }
 
 std::optional<Reduction> parse_reduction(std::string_view name) {

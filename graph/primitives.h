@@ -48,6 +48,7 @@ const OpDef* find_primitive(std::string_view name);
 
 bool is_map(Primitive primitive);   ///< a scalar map
 bool is_view(Primitive primitive);  ///< reshape, transpose, broadcast, slice
+bool is_root(Primitive primitive);  ///< has loops of its own: at most one in a kernel
 
 /// What a reduction folds with. Sum starts from 0; max from −inf or the smallest integer, and any NaN wins.
 enum class Reduction : std::uint8_t { sum, max };

@@ -1,4 +1,4 @@
-// verify() proves the rules every graph keeps; passes are checked with it in tests and under --verify-passes.
+// verify() proves the rules every graph keeps; passes are checked with it in tests and by conformance runs.
 #pragma once
 
 #include "graph/graph.h"

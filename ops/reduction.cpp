@@ -54,12 +54,14 @@ Values reduce(Builder& b, const OpCall& call) {
 Values reduce_mean(Builder& b, const OpCall& call) {
   const auto axes = folded_axes(b, call);
   if (!axes || !b.ok()) return {ValueId::none};
-  const ValueId x = call.inputs[0];
-  const Shape from = b.shape(x);
+  const Shape from = b.shape(call.inputs[0]);
+  const DType dtype = b.dtype(call.inputs[0]);
+  // A 16-bit float can hold neither large counts nor large sums.
+  const ValueId x = b.convert(call.inputs[0], dtype == DType::f64 ? dtype : DType::f32);
   Dim count = 1;
   for (const std::int64_t axis : *axes) count = count * from[static_cast<std::size_t>(axis)];
   const ValueId divisor = b.convert(b.reshape(b.dims({count}), {}), b.dtype(x));
-  const ValueId mean = b.divide(b.reduce(x, Reduction::sum, *axes), divisor);
+  const ValueId mean = b.convert(b.divide(b.reduce(x, Reduction::sum, *axes), divisor), dtype);
   const bool keep = call.attributes.get_or<std::int64_t>("keepdims", 1) != 0;
   return {keep ? keep_axes(b, mean, from, *axes) : mean};
 }
@@ -86,6 +88,7 @@ std::vector<Sample> reduce_samples(DType t) {
           {"outer and inner", {x({3, 7, 19}, Fill::positive), ints({0, 2})}, drop, {false, true}},
           {"all", {x({4, 5, 6}, Fill::normal)}, {}, {}},
           {"long", {x({2, 5000}, Fill::wide), ints({1})}, drop, {false, true}},
+          {"longer than f16 counts", {x({1, 70000}, Fill::normal), ints({1})}, drop, {false, true}},
           {"nothing to fold", {x({4, 5}, Fill::normal)}, {{"noop_with_empty_axes", std::int64_t{1}}}, {}},
           {"over nothing", {x({3, 0}, Fill::normal), ints({1})}, drop, {false, true}},
           {"special values", {x({4, 28}, Fill::special), ints({1})}, drop, {false, true}}};

@@ -21,11 +21,6 @@ constexpr RuleInfo kFusionRules[] = {
     {"fuse_epilogue", "element-wise work behind a reduction, dot product or convolution joins it"},
 };
 
-bool is_root(Primitive primitive) {
-  return primitive == Primitive::reduce || primitive == Primitive::dot_general ||
-         primitive == Primitive::convolution || primitive == Primitive::concatenate;
-}
-
 struct Group {
   std::set<std::size_t> nodes;  // positions in the graph
   std::size_t output = 0;       // the node whose value leaves
@@ -112,7 +107,7 @@ class Fuser {
       for (const std::size_t group : groups) needs_memory |= !try_join(i, group);
     } else {
       const bool joined =
-          !needs_memory && groups.size() == 1 && may_repeat_nothing(i) && try_join(i, *groups.begin());
+          !needs_memory && groups.size() == 1 && is_not_repeated(i) && try_join(i, *groups.begin());
       needs_memory = !joined;
     }
     if (!needs_memory) return;
@@ -128,7 +123,7 @@ class Fuser {
 
   // Work that a broadcast would repeat for every copy is computed once, in memory; conversions are cheaper
   // than memory.
-  bool may_repeat_nothing(std::size_t i) const {
+  bool is_not_repeated(std::size_t i) const {
     if (primitive(i) == Primitive::convert) return true;
     std::vector<std::size_t> pending(readers_[i].begin(), readers_[i].end());
     while (!pending.empty()) {

@@ -4,7 +4,7 @@
 #include "runtime/session.h"
 
 #include <algorithm>
-#include <mutex>
+#include <new>
 
 struct diji_model {
   std::unique_ptr<diji::Session> session;
@@ -33,6 +33,16 @@ diji_status_code failed(Error error) {
   const int code = diji::exit_code(error.code);
   last_error() = std::move(error);
   return static_cast<diji_status_code>(code);
+}
+
+// Memory that runs out inside is an error like any other: nothing may be thrown into C.
+template <typename Body>
+diji_status_code guarded(Body&& body) {
+  try {
+    return body();
+  } catch (const std::bad_alloc&) {
+    return failed(diji::fail(ErrorCode::out_of_memory, "no host memory").error());
+  }
 }
 
 diji_status_code usage(std::string_view sentence) {
@@ -77,54 +87,69 @@ diji_status_code diji_model_load(const char* path, const diji_load_options* opti
   if (path == nullptr || model == nullptr) return usage("diji_model_load: a null pointer");
   if (options != nullptr && options->struct_size < sizeof(diji_load_options))
     return usage("diji_model_load: struct_size is too small");
-  diji::SessionOptions session_options;
-  if (options != nullptr) {
-    if (options->device != nullptr) session_options.device = options->device;
-    session_options.memory_limit_bytes = options->memory_limit_bytes;
-  }
-  auto session =
-      diji::Session::open(devices(options == nullptr ? 0 : options->threads), path, session_options);
-  if (!session) return failed(std::move(session).error());
-  std::string coverage = (*session)->coverage().line();
-  *model = new diji_model{std::move(*session), std::move(coverage)};
-  return DIJI_STATUS_OK;
+  return guarded([&] {
+    diji::SessionOptions session_options;
+    if (options != nullptr) {
+      if (options->device != nullptr) session_options.device = options->device;
+      session_options.memory_limit_bytes = options->memory_limit_bytes;
+    }
+    auto session =
+        diji::Session::open(devices(options == nullptr ? 0 : options->threads), path, session_options);
+    if (!session) return failed(std::move(session).error());
+    std::string coverage = (*session)->coverage().line();
+    *model = new diji_model{std::move(*session), std::move(coverage)};
+    return DIJI_STATUS_OK;
+  });
 }
 
 void diji_model_free(diji_model* model) { delete model; }
 
-size_t diji_model_input_count(const diji_model* model) { return model->session->graph().inputs().size(); }
-size_t diji_model_output_count(const diji_model* model) { return model->session->graph().outputs().size(); }
+size_t diji_model_input_count(const diji_model* model) {
+  if (model == nullptr) return 0;
+  return model->session->graph().inputs().size();
+}
+size_t diji_model_output_count(const diji_model* model) {
+  if (model == nullptr) return 0;
+  return model->session->graph().outputs().size();
+}
 
 const char* diji_model_input_name(const diji_model* model, size_t index) {
+  if (model == nullptr) return nullptr;
   const auto& ports = model->session->graph().inputs();
   return index < ports.size() ? ports[index].name.c_str() : nullptr;
 }
 
 const char* diji_model_output_name(const diji_model* model, size_t index) {
+  if (model == nullptr) return nullptr;
   const auto& ports = model->session->graph().outputs();
   return index < ports.size() ? ports[index].name.c_str() : nullptr;
 }
 
-const char* diji_model_coverage(const diji_model* model) { return model->coverage.c_str(); }
+const char* diji_model_coverage(const diji_model* model) {
+  if (model == nullptr) return "";
+  return model->coverage.c_str();
+}
 
 diji_status_code diji_model_run(diji_model* model, const diji_tensor_view* inputs, size_t input_count,
                                 diji_result** result) {
   if (model == nullptr || result == nullptr || (input_count > 0 && inputs == nullptr))
     return usage("diji_model_run: a null pointer");
-  std::map<std::string, diji::HostTensor> tensors;
-  for (size_t i = 0; i < input_count; ++i) {
-    auto tensor = tensor_of(inputs[i]);
-    if (!tensor) return failed(std::move(tensor).error());
-    if (!tensors.emplace(inputs[i].name, std::move(*tensor)).second)
-      return usage(fmt::format("input '{}' is given twice", inputs[i].name));
-  }
-  auto outputs = model->session->run(tensors);
-  if (!outputs) return failed(std::move(outputs).error());
-  auto owned = std::make_unique<diji_result>();
-  for (const diji::Port& port : model->session->graph().outputs()) owned->names.push_back(port.name);
-  owned->outputs = std::move(*outputs);
-  *result = owned.release();
-  return DIJI_STATUS_OK;
+  return guarded([&] {
+    std::map<std::string, diji::HostTensor> tensors;
+    for (size_t i = 0; i < input_count; ++i) {
+      auto tensor = tensor_of(inputs[i]);
+      if (!tensor) return failed(std::move(tensor).error());
+      if (!tensors.emplace(inputs[i].name, std::move(*tensor)).second)
+        return usage(fmt::format("input '{}' is given twice", inputs[i].name));
+    }
+    auto outputs = model->session->run(tensors);
+    if (!outputs) return failed(std::move(outputs).error());
+    auto owned = std::make_unique<diji_result>();
+    for (const diji::Port& port : model->session->graph().outputs()) owned->names.push_back(port.name);
+    owned->outputs = std::move(*outputs);
+    *result = owned.release();
+    return DIJI_STATUS_OK;
+  });
 }
 
 void diji_result_free(diji_result* result) { delete result; }

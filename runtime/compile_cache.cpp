@@ -10,7 +10,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdlib>
+#include <system_error>
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>
@@ -83,6 +85,17 @@ std::string distrust(const fs::path& folder) {
   return "";
 }
 
+// Makes the folder and what is missing above it for this user alone; the system's reason, or "".
+std::string make_private(const fs::path& folder) {
+  std::error_code status;
+  if (fs::exists(folder, status)) return "";
+  if (folder.has_parent_path() && folder.parent_path() != folder) {
+    if (std::string reason = make_private(folder.parent_path()); !reason.empty()) return reason;
+  }
+  if (::mkdir(folder.c_str(), 0700) == 0 || errno == EEXIST) return "";
+  return std::system_category().message(errno);
+}
+
 struct Found {
   fs::path path;
   fs::file_time_type used;
@@ -136,10 +149,8 @@ fs::path CompileCache::default_folder() {
 CompileCache::CompileCache(fs::path folder, std::uint64_t bytes_max)
     : folder_(std::move(folder)), bytes_max_(bytes_max) {}
 
-std::string CompileCache::key_of(std::string_view text, std::string_view fingerprint) {
-  // The text is all that the generator puts into a kernel, so its version is in the text; the build version
-  // covers the format of entries.
-  const std::string all = fmt::format("{}\n{}\n{}", DIJI_VERSION, fingerprint, text);
+std::string CompileCache::key_of(std::string_view text, std::string_view compiler) {
+  const std::string all = fmt::format("{}\n{}\n{}", DIJI_VERSION, compiler, text);
   const XXH128_hash_t hash = XXH3_128bits(all.data(), all.size());
   return fmt::format("{:016x}{:016x}", hash.high64, hash.low64);
 }
@@ -152,11 +163,8 @@ void CompileCache::warn_once(std::string_view sentence) {
 bool CompileCache::usable() {
   if (folder_.empty()) return false;
   if (const int known = state_.load(); known != 0) return known == 1;
-  std::error_code status;
-  const mode_t previous = ::umask(077);
-  fs::create_directories(folder_, status);
-  ::umask(previous);
-  const std::string reason = status ? status.message() : distrust(folder_);
+  const std::string refused = make_private(folder_);
+  const std::string reason = !refused.empty() ? refused : distrust(folder_);
   if (!reason.empty()) warn_once(reason);
   state_ = reason.empty() ? 1 : 2;
   return reason.empty();
@@ -185,7 +193,10 @@ void CompileCache::store(const std::string& key, std::string_view kernel, std::s
   const auto written = write_file_atomically(folder_ / (key + std::string(kSuffix)),
                                              serialise(key, kernel, fingerprint, blob));
   if (!written) warn_once(written.error().message);
-  drop_oldest(folder_, bytes_max_);
+}
+
+void CompileCache::keep_within_limit() {
+  if (usable()) drop_oldest(folder_, bytes_max_);
 }
 
 Result<std::vector<CacheEntry>> CompileCache::list() const {

@@ -23,13 +23,13 @@ struct CacheEntry {
   std::string problem;  ///< why it will not be used; empty when it is good
 };
 
-/// A folder of files named by the hash of (kernel text, device fingerprint, build). Entries are written whole
-/// or not at all, carry a checksum, and are read by any number of processes while others write. The folder
-/// must belong to this user and be writable by nobody else, since entries are machine code; otherwise nothing
-/// is read or written and one warning says why. Thread-safe.
+/// A folder of files named by the hash of (kernel text, device fingerprint, plugin build, diji's version).
+/// Entries are written whole or not at all, carry a checksum, and are read by any number of processes while
+/// others write. The folder must belong to this user and be writable by nobody else, since entries are
+/// machine code; otherwise nothing is read or written and one warning says why. Thread-safe.
 class CompileCache {
  public:
-  /// Bytes above which storing an entry drops those that were used longest ago.
+  /// Bytes above which keep_within_limit() drops the entries that were used longest ago.
   static constexpr std::uint64_t kBytesMax = std::uint64_t{512} << 20;
 
   /// DIJI_CACHE_DIR, else XDG_CACHE_HOME/diji/kernels, else ~/.cache/diji/kernels. "off" as DIJI_CACHE_DIR:
@@ -37,12 +37,16 @@ class CompileCache {
   static std::filesystem::path default_folder();
   explicit CompileCache(std::filesystem::path folder = default_folder(), std::uint64_t bytes_max = kBytesMax);
 
-  static std::string key_of(std::string_view text, std::string_view fingerprint);
+  /// `compiler` tells apart whatever turns one text into different code: device, plugin, its build.
+  static std::string key_of(std::string_view text, std::string_view compiler);
   /// A good entry's blob. A damaged one counts as missing (and is replaced by the next store).
   std::optional<std::vector<std::byte>> find(const std::string& key, std::string_view fingerprint);
   /// Best effort: a full disk or a folder that cannot be written is one warning, not an error.
   void store(const std::string& key, std::string_view kernel, std::string_view fingerprint,
              std::span<const std::byte> blob);
+
+  /// After the last store of a compilation: drops what was used longest ago beyond the limit.
+  void keep_within_limit();
 
   const std::filesystem::path& folder() const { return folder_; }
   /// All entries, checked. Errors: the folder's owner or mode.

@@ -1,6 +1,7 @@
 // Compilation of a graph for one device.
 #include "runtime/compiler.h"
 
+#include "base/log.h"
 #include "graph/primitives.h"
 
 #include <algorithm>
@@ -111,12 +112,28 @@ DeviceTraits traits_of(const Device& device) {
           .vector_registers = static_cast<int>(info.vector_registers)};
 }
 
+KernelBuilder::KernelBuilder(Device& device, CompileCache& cache)
+    : device_(device),
+      cache_(cache),
+      compiler_(fmt::format("{} {}\n{}", device.plugin().name(), device.plugin().build_id(),
+                            device.info().fingerprint)) {}
+
 std::size_t KernelBuilder::add(const Kernel& kernel) {
-  std::string key = CompileCache::key_of(kernel.text, device_.info().fingerprint);
+  std::string key = CompileCache::key_of(kernel.text, compiler_);
   const auto found = std::ranges::find(wanted_, key, &Wanted::key);
   if (found != wanted_.end()) return static_cast<std::size_t>(found - wanted_.begin());
   wanted_.push_back({kernel.entry, kernel.text, std::move(key)});
   return wanted_.size() - 1;
+}
+
+Result<Module> KernelBuilder::cached(const Wanted& wanted) {
+  const auto blob = cache_.find(wanted.key, device_.info().fingerprint);
+  if (!blob) return fail(ErrorCode::not_found, "not in the cache");
+  auto loaded = device_.load(*blob);
+  if (!loaded)
+    warn("kernel {}: the cached one does not load ({}) and is compiled again", wanted.entry,
+         loaded.error().message);
+  return loaded;
 }
 
 Result<std::vector<Module>> KernelBuilder::build() {
@@ -124,9 +141,7 @@ Result<std::vector<Module>> KernelBuilder::build() {
   std::vector<std::optional<Module>> modules(wanted_.size());
   std::vector<std::size_t> missing;
   for (std::size_t i = 0; i < wanted_.size(); ++i) {
-    const auto blob = cache_.find(wanted_[i].key, fingerprint);
-    auto loaded = blob ? device_.load(*blob) : Result<Module>(fail(ErrorCode::not_found, "not cached"));
-    if (loaded) {
+    if (auto loaded = cached(wanted_[i])) {
       modules[i] = std::move(*loaded);
     } else {
       missing.push_back(i);
@@ -146,6 +161,7 @@ Result<std::vector<Module>> KernelBuilder::build() {
     cache_.store(wanted.key, wanted.entry, fingerprint, *blobs[i]);
     ++compiled_;
   }
+  if (!missing.empty()) cache_.keep_within_limit();
   std::vector<Module> result;
   for (auto& module : modules) result.push_back(std::move(*module));
   return result;

@@ -16,7 +16,7 @@ Result<std::shared_ptr<const Executable>> compile(Graph graph, Device& device, C
 /// Kernels for one device, by text: from the cache, else compiled (in parallel) and stored there.
 class KernelBuilder {
  public:
-  KernelBuilder(Device& device, CompileCache& cache) : device_(device), cache_(cache) {}
+  KernelBuilder(Device& device, CompileCache& cache);
   /// The number of the module that will hold this kernel; equal texts share one.
   std::size_t add(const Kernel& kernel);
   Result<std::vector<Module>> build();
@@ -26,8 +26,10 @@ class KernelBuilder {
   struct Wanted {
     std::string entry, text, key;
   };
+  Result<Module> cached(const Wanted& wanted);
   Device& device_;
   CompileCache& cache_;
+  std::string compiler_;  // what the cache's keys depend on besides the text
   std::vector<Wanted> wanted_;
   int compiled_ = 0;
 };

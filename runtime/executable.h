@@ -102,10 +102,13 @@ class ExecutionContext {
   Result<void> check_error_word();
   diji_place place_of(std::size_t storage) const;
 
+  Result<void> run_on_stream(std::span<const HostTensor> inputs, std::vector<HostTensor>& outputs,
+                             const Bindings& bindings, const RunOptions& options);
   std::shared_ptr<const Executable> executable_;
   MemoryPool& pool_;
-  Stream stream_;
   Buffer arena_, error_word_;
+  Stream stream_;               // after what its work uses, so that it is waited for first
+  std::uint64_t no_error_ = 0;  // what the error word is cleared with; outlives the copy
   Bindings planned_for_;
   MemoryPlan plan_;
   RunStats stats_;

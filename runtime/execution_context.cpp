@@ -73,8 +73,13 @@ Result<void> ExecutionContext::check_error_word() {
   TRY(stream_.sync());
   if (word == 0) return {};
   const auto number = static_cast<std::size_t>((word >> 8) & 0xffffff);
-  const auto& steps = executable_->segments[0].steps;
-  const std::string where = number < steps.size() ? steps[number].operators : "unknown step";
+  std::size_t first = 0;
+  std::string where = "unknown step";
+  for (const Segment& segment : executable_->segments) {
+    if (number >= first && number - first < segment.steps.size())
+      where = segment.steps[number - first].operators;
+    first += segment.steps.size();
+  }
   auto error =
       fail(ErrorCode::data, "{}: {}", where, sentence_of_error(static_cast<std::int64_t>(word & 0xff)));
   error.error().op = where;
@@ -122,17 +127,25 @@ Result<std::vector<HostTensor>> ExecutionContext::run(std::span<const HostTensor
   const Bindings bindings = TRY(bind_symbols(graph, shapes));
   TRY(prepare(bindings));
   stats_ = {.peak_bytes = plan_.bytes};
-  const std::uint64_t no_error = 0;
-  TRY(stream_.copy_to_device(error_word_.place(), std::as_bytes(std::span(&no_error, 1))));
+  std::vector<HostTensor> outputs;
+  auto done = run_on_stream(inputs, outputs, bindings, options);
+  if (done) return outputs;
+  (void)stream_.sync();  // copies may still be queued that read `inputs` or write `outputs`
+  return std::unexpected(std::move(done).error());
+}
+
+Result<void> ExecutionContext::run_on_stream(std::span<const HostTensor> inputs,
+                                             std::vector<HostTensor>& outputs, const Bindings& bindings,
+                                             const RunOptions& options) {
+  const Graph& graph = executable_->graph;
+  TRY(stream_.copy_to_device(error_word_.place(), std::as_bytes(std::span(&no_error_, 1))));
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     const auto storage = executable_->storage_of[static_cast<std::size_t>(graph.inputs()[i].value)];
     if (inputs[i].count() > 0) TRY(stream_.copy_to_device(place_of(storage), inputs[i].bytes()));
   }
   TRY(run_steps(bindings, options));
-  std::vector<HostTensor> outputs;
   for (const Port& port : graph.outputs()) outputs.push_back(TRY(read(port.value, bindings)));
-  TRY(check_error_word());
-  return outputs;
+  return check_error_word();
 }
 
 }  // namespace diji

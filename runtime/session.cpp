@@ -31,19 +31,27 @@ Result<Graph> read_model(const std::filesystem::path& path, const SessionOptions
   return std::move(model.graph);
 }
 
-// An operator is folded when all its results are known before the model runs.
-bool is_folded(const Graph& graph, const Node& node) {
-  const bool known =
-      std::ranges::all_of(node.outputs, [&](ValueId id) { return graph.value(id).contents.has_value(); });
-  const bool constant = std::ranges::all_of(
-      node.inputs, [&](ValueId id) { return id == ValueId::none || graph.value(id).constant != nullptr; });
-  return known || constant;
+// By value: known before the model runs, because it is a constant, a size, or made of such values.
+std::vector<bool> known_values(const Graph& graph) {
+  std::vector<bool> known(graph.values().size());
+  for (std::size_t i = 0; i < known.size(); ++i) {
+    known[i] = graph.values()[i].constant != nullptr || graph.values()[i].contents.has_value();
+  }
+  for (const Node& node : graph.nodes()) {
+    const bool from_known = std::ranges::all_of(
+        node.inputs, [&](ValueId id) { return id == ValueId::none || known[static_cast<std::size_t>(id)]; });
+    for (const ValueId id : node.outputs)
+      known[static_cast<std::size_t>(id)] = known[static_cast<std::size_t>(id)] || from_known;
+  }
+  return known;
 }
 
 Coverage coverage_of(const Graph& graph) {
   Coverage coverage;
+  const std::vector<bool> known = known_values(graph);
   for (const Node& node : graph.nodes()) {
-    const bool folded = is_folded(graph, node);
+    const bool folded =
+        std::ranges::all_of(node.outputs, [&](ValueId id) { return known[static_cast<std::size_t>(id)]; });
     (folded ? coverage.folded : coverage.generated) += 1;
     const std::string_view how = folded ? "folded" : "generated";
     const auto row = std::ranges::find_if(
@@ -118,6 +126,14 @@ Result<std::unique_ptr<ExecutionContext>> Session::take_context() {
   return ExecutionContext::create(executable_, *pool_);
 }
 
+void Session::release_idle() {
+  {
+    const std::scoped_lock lock(mutex_);
+    idle_.clear();
+  }
+  pool_->trim();
+}
+
 Result<std::vector<HostTensor>> Session::run(const std::map<std::string, HostTensor>& inputs, RunStats* stats,
                                              const RunOptions& options) {
   const std::vector<Port>& ports = graph().inputs();
@@ -140,6 +156,10 @@ Result<std::vector<HostTensor>> Session::run(const std::map<std::string, HostTen
   }
   auto context = TRY(take_context());
   auto outputs = context->run(ordered, options);
+  if (!outputs && outputs.error().code == ErrorCode::out_of_memory) {
+    release_idle();  // memory that earlier runs side by side left with contexts nobody uses now
+    outputs = context->run(ordered, options);
+  }
   if (stats != nullptr) *stats = context->stats();
   const std::scoped_lock lock(mutex_);
   idle_.push_back(std::move(context));

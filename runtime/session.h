@@ -61,6 +61,7 @@ class Session {
  private:
   Session() = default;
   Result<std::unique_ptr<ExecutionContext>> take_context();
+  void release_idle();
   std::unique_ptr<MemoryPool> pool_;
   std::shared_ptr<const Executable> executable_;
   Coverage coverage_;

@@ -149,7 +149,8 @@ diji_device_plugin_table make_table() {
   table.abi_minor = DIJI_DEVICE_ABI_MINOR;
   table.name = "cpu";
   table.version = DIJI_VERSION;
-  table.build_id = DIJI_VERSION " " __VERSION__;
+  // The number changes with whatever changes the code that comes out of one text (compile_llvm.cpp).
+  table.build_id = DIJI_VERSION " code 1 " __VERSION__;
   table.device_count = device_count;
   table.device_properties = device_properties;
   table.open = open;
