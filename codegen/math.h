@@ -6,7 +6,7 @@
 
 namespace diji {
 
-/// Within 1 ULP in f32 and f64; subnormal results are kept. x in f32 or f64.
+/// Within 1 ULP in f32 (computed in f64, rounded once) and f64; subnormal results are kept. x in f32 or f64.
 Reg emit_exp(NestBuilder& b, Reg x);
 /// Within 1 ULP in f32 (computed in f64, rounded once), within 4 ULP in f64.
 Reg emit_tanh(NestBuilder& b, Reg x);

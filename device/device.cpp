@@ -146,7 +146,12 @@ Result<std::vector<std::byte>> Device::compile(std::string_view text) {
   const void* blob = nullptr;
   std::size_t blob_bytes = 0;
   const diji_status status = plugin_->table().compile(handle_, &kernel, &blob, &blob_bytes);
-  if (status != DIJI_OK) return std::unexpected(error_of(status, "compile"));
+  if (status != DIJI_OK) {
+    Error error = error_of(status, "compile");
+    // Whatever stops the compiler lies with the device's side, not with the model.
+    if (!info_.dialect.empty() && error.code == ErrorCode::unsupported) error.code = ErrorCode::device;
+    return std::unexpected(std::move(error));
+  }
   const auto* bytes = static_cast<const std::byte*>(blob);
   std::vector<std::byte> copy(bytes, bytes + blob_bytes);
   plugin_->table().blob_free(blob);

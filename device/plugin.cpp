@@ -1,16 +1,14 @@
 // Takes plugin tables in: nothing of a plugin is believed before it was checked here.
 #include "device/plugin.h"
 
+#include "device/plugin_file.h"
+
 #include <dlfcn.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <bit>
-#include <cerrno>
 #include <cstddef>
 #include <cstring>
-#include <filesystem>
 #include <utility>
 
 namespace diji {
@@ -159,32 +157,6 @@ Result<void> check_kernel_rows(const diji_device_plugin_table& table, const std:
   return {};
 }
 
-/// Owner and mode of a file or folder that code is loaded from: whoever may write it may run code as this
-/// user.
-Result<void> check_trusted(const std::string& path, const struct stat& status, std::string_view what) {
-  if (status.st_uid != 0 && status.st_uid != geteuid()) {
-    return refuse(path, "{} belongs to user {}; it must belong to root or to you (user {})", what,
-                  status.st_uid, geteuid());
-  }
-  const bool sticky_folder = S_ISDIR(status.st_mode) && (status.st_mode & S_ISVTX) != 0;
-  if ((status.st_mode & (S_IWGRP | S_IWOTH)) != 0 && !sticky_folder) {
-    return refuse(path, "{} may be written by others (mode {:o}); run chmod go-w on it", what,
-                  status.st_mode & 07777);
-  }
-  return {};
-}
-
-Result<void> check_file(const std::string& path) {
-  struct stat status{};
-  if (stat(path.c_str(), &status) != 0) return refuse(path, "{}", std::strerror(errno));
-  if (!S_ISREG(status.st_mode)) return refuse(path, "it is not a regular file");
-  TRY(check_trusted(path, status, "the file"));
-  const std::filesystem::path folder = std::filesystem::path(path).parent_path();
-  if (stat(folder.empty() ? "." : folder.c_str(), &status) != 0)
-    return refuse(path, "{}", std::strerror(errno));
-  return check_trusted(path, status, "its folder");
-}
-
 }  // namespace
 
 Result<Plugin> Plugin::check(const diji_device_plugin_table* table, std::string origin) {
@@ -229,7 +201,7 @@ Result<Plugin> Plugin::check(const diji_device_plugin_table* table, std::string 
 }
 
 Result<Plugin> Plugin::load(const std::string& path) {
-  TRY(check_file(path));
+  if (auto checked = check_plugin_file(path); !checked) return refuse(path, "{}", checked.error().message);
   // A name without a slash would be searched for in the system's folders instead.
   const std::string file = path.contains('/') ? path : "./" + path;
   void* library = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);

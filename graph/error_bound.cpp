@@ -266,6 +266,12 @@ double unit_roundoff(DType dtype) {
 Result<std::vector<double>> error_bound(const ReferenceCall& call,
                                         std::span<const std::vector<double>* const> given_bounds,
                                         const Array& result) {
+  const bool floating = is_floating(call.dtype);
+  const bool exact_inputs = std::ranges::all_of(given_bounds, [](const std::vector<double>* bound) {
+    return std::ranges::all_of(*bound, [](double b) { return b == 0; });
+  });
+  // Integers and booleans made of exact values are exact, wrapping included.
+  if (!floating && exact_inputs) return std::vector<double>(static_cast<std::size_t>(result.count()), 0.0);
   const bool moves = is_view(call.primitive) || call.primitive == Primitive::concatenate;
   std::vector<std::vector<double>> bounds;
   std::vector<const std::vector<double>*> input_bounds;
@@ -274,7 +280,6 @@ Result<std::vector<double>> error_bound(const ReferenceCall& call,
     bounds.push_back(moves ? *given_bounds[i] : usable(*call.inputs[i], *given_bounds[i]));
     input_bounds.push_back(&bounds.back());
   }
-  const bool floating = is_floating(call.dtype);
   const DType summed = sum_dtype(call.primitive, call.dtype);
   const double u = floating ? unit_roundoff(call.dtype) : 0, sum_u = floating ? unit_roundoff(summed) : 0;
   const auto values = as_doubles(result);

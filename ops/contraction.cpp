@@ -89,6 +89,10 @@ std::optional<ConvolutionDims> conv_geometry(Builder& b, const OpCall& call, std
     b.fail(ErrorCode::mismatch, "auto_pad '{}' is none of NOTSET, VALID, SAME_UPPER, SAME_LOWER", mode);
     return std::nullopt;
   }
+  if (std::ranges::any_of(pads, [](std::int64_t pad) { return pad < 0; })) {
+    b.fail(ErrorCode::mismatch, "pads [{}] must not be negative", fmt::join(pads, ", "));
+    return std::nullopt;
+  }
   for (std::size_t i = 0; i < spatial; ++i) {
     const auto size = b.shape(call.inputs[1])[i + 2].constant();
     if (!size || (!kernel.empty() && (kernel.size() != spatial || kernel[i] != *size))) {

@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstdlib>
 #include <system_error>
 
@@ -96,6 +97,14 @@ std::string make_private(const fs::path& folder) {
   return std::system_category().message(errno);
 }
 
+// An entry is machine code: only a regular file of this user that nobody else may write is read. (Looked at
+// without following links; the folder is this user's, so nobody can change it in between.)
+bool trusted_entry(const fs::path& path) {
+  struct stat info{};
+  return ::lstat(path.c_str(), &info) == 0 && S_ISREG(info.st_mode) && info.st_uid == ::geteuid() &&
+         (info.st_mode & (S_IWGRP | S_IWOTH)) == 0;
+}
+
 struct Found {
   fs::path path;
   fs::file_time_type used;
@@ -112,6 +121,17 @@ std::vector<Found> files_of(const fs::path& folder) {
   }
   std::ranges::sort(found, {}, &Found::path);
   return found;
+}
+
+// Temporary files of writers that were killed; a living writer is done within seconds.
+void drop_leftovers(const fs::path& folder) {
+  const auto old = fs::file_time_type::clock::now() - std::chrono::hours(1);
+  std::error_code status;
+  for (fs::directory_iterator it(folder, status), end; !status && it != end; it.increment(status)) {
+    std::error_code ignored;
+    if (it->path().extension() == ".part" && it->last_write_time(ignored) < old)
+      fs::remove(it->path(), ignored);
+  }
 }
 
 // Removes the entries used longest ago until the rest fits; returns how many went.
@@ -174,6 +194,12 @@ std::optional<std::vector<std::byte>> CompileCache::find(const std::string& key,
                                                          std::string_view fingerprint) {
   if (!usable()) return std::nullopt;
   const fs::path path = folder_ / (key + std::string(kSuffix));
+  std::error_code status;
+  if (!fs::exists(fs::symlink_status(path, status))) return std::nullopt;
+  if (!trusted_entry(path)) {
+    warn("{}: not a file of this user alone; the kernel is compiled again", path.string());
+    return std::nullopt;
+  }
   const auto bytes = read_file(path);
   if (!bytes) return std::nullopt;
   const auto entry = parse(*bytes, path.string());
@@ -196,7 +222,9 @@ void CompileCache::store(const std::string& key, std::string_view kernel, std::s
 }
 
 void CompileCache::keep_within_limit() {
-  if (usable()) drop_oldest(folder_, bytes_max_);
+  if (!usable()) return;
+  drop_leftovers(folder_);
+  drop_oldest(folder_, bytes_max_);
 }
 
 Result<std::vector<CacheEntry>> CompileCache::list() const {
@@ -231,6 +259,7 @@ Result<int> CompileCache::prune(std::uint64_t bytes_max) {
       removed += fs::remove(folder_ / (entry.key + std::string(kSuffix)), ignored) ? 1 : 0;
     }
   }
+  drop_leftovers(folder_);
   return removed + drop_oldest(folder_, bytes_max);
 }
 

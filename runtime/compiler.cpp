@@ -84,6 +84,10 @@ class Compilation {
     auto kernels = lower(*node.body, traits_of(*executable_.device));
     if (!kernels) return in_context(operators_of(*node.body), std::move(kernels).error());
     fresh_storage(node.outputs[0], static_cast<int>(steps().size()));
+    if (!executable_.storages.back().bytes.is_valid()) {
+      return fail(ErrorCode::mismatch, "{}: a result of type {} has more bytes than 64 bits can count",
+                  operators_of(*node.body), text_of(graph_.type(node.outputs[0])));
+    }
     for (Kernel& kernel : *kernels) {
       Step step{.entry = kernel.entry, .module = kernels_.add(kernel), .value = node.outputs[0]};
       for (const ValueId id : node.inputs) step.storages.push_back(storage(id));
@@ -169,6 +173,13 @@ Result<std::vector<Module>> KernelBuilder::build() {
 
 Result<std::shared_ptr<const Executable>> compile(Graph graph, Device& device, CompileCache& cache,
                                                   const PassOptions& options) {
+  if (device.info().dialect.empty()) {
+    return fail(
+        ErrorCode::device,
+        "{} is a tier-0 device: it has memory but compiles no kernels; its plugin needs compile, load and "
+        "launch (tier 1), or use --device cpu",
+        device.name());
+  }
   auto executable = std::make_shared<Executable>();
   executable->graph = TRY(run_pipeline(std::move(graph), options));
   executable->device = &device;

@@ -99,7 +99,9 @@ std::span<const diji_device_plugin_table* const> built_in_plugins() {
 
 Result<std::unique_ptr<Session>> Session::open(DeviceList& devices, const std::filesystem::path& path,
                                                const SessionOptions& options) {
-  return of(devices, TRY(read_model(path, options)), options);
+  SessionOptions named = options;
+  if (named.name.empty()) named.name = path.filename().string();
+  return of(devices, TRY(read_model(path, options)), named);
 }
 
 Result<std::unique_ptr<Session>> Session::of(DeviceList& devices, Graph graph,
@@ -107,7 +109,7 @@ Result<std::unique_ptr<Session>> Session::of(DeviceList& devices, Graph graph,
   Device* device = TRY(devices.open(options.device.empty() ? default_device() : options.device));
   std::unique_ptr<Session> session(new Session());
   session->coverage_ = coverage_of(graph);
-  const std::string name = graph.name;
+  const std::string name = options.name.empty() ? graph.name : options.name;
   CompileCache cache;
   session->executable_ = TRY(compile(std::move(graph), *device, cache, options.passes));
   session->pool_ = std::make_unique<MemoryPool>(*device, name, options.memory_limit_bytes);

@@ -14,6 +14,7 @@
 namespace diji {
 
 struct SessionOptions {
+  std::string name;                                ///< what messages call the model; "": its file or graph
   std::string device;                              ///< "": DIJI_DEVICE, else "cpu"
   std::uint64_t memory_limit_bytes = 0;            ///< of the model's own pool
   std::map<std::string, std::int64_t> fixed_dims;  ///< symbol to size: baked in

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <csignal>
 #include <cstdio>
 #include <cstring>
 
@@ -40,6 +41,10 @@ Result<const Verb*> find_verb(const std::string& name) {
 
 Result<int> run_verb(std::span<const std::string> words) {
   const std::string& first = words[0];
+  if (first == "help" && words.size() > 1) {
+    print("{}", help_of(*TRY(find_verb(words[1]))));
+    return 0;
+  }
   if (first == "--help" || first == "-h" || first == "help") {
     print("{}", general_help());
     return 0;
@@ -81,6 +86,8 @@ std::span<const Verb* const> verbs() { return kVerbs; }
 }  // namespace diji::tools
 
 int main(int argc, char** argv) {
+  // A file size limit is an error of the write that meets it, not the end of the process.
+  std::signal(SIGXFSZ, SIG_IGN);
   const std::vector<std::string> words(argv + (argc > 0 ? 1 : 0), argv + argc);
   return diji::tools::run_command(words);
 }

@@ -51,7 +51,7 @@ class Documents(Case):
         self.assertEqual(document["unsupported"], document["cases"])
         self.diji(*words, "--device", "cpu")
         words = ["run", "model.onnx", "--input", "x=x.npy", "--device", "mock", *plugin]
-        self.refused(*words, code=3, error="unsupported")
+        self.refused(*words, code=4, error="device")
 
     def test_refused_plugins_are_listed(self):
         self.write("plugins/libdiji_device_broken.so", b"this is no library")

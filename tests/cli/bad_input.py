@@ -213,7 +213,7 @@ class Environment(Case):
         words = ["run", "model.onnx", "--input", "x=zeros", "--dim", "batch=100000"]
         found = self.refused(*words, "--memory-limit", "64K", code=4, error="out_of_memory", says=["65536"])
         self.assertGreater(found["bytes"], 100000 * 3 * 4)
-        self.assertIn("tiny", found["pool"])
+        self.assertIn("model.onnx", found["pool"])
         self.diji(*words, "--memory-limit", "16M")
 
     def test_a_full_disk_behind_stdout_is_no_success(self):

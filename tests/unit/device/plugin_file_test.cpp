@@ -51,14 +51,30 @@ TEST_CASE("files that are no plugin are refused") {
   const test::ScratchFolder folder;
   EXPECT(refusal(folder.path() / "absent.so").contains("No such file"));
   EXPECT(refusal(folder.path()).contains("not a regular file"));
-  EXPECT(refusal(folder.write("text.so", "not a library")).contains("could not be loaded"));
-  EXPECT(refusal(folder.write("empty.so", "")).contains("could not be loaded"));
+  EXPECT(refusal(folder.write("text.so", "not a library")).contains("too short to be a shared object"));
+  EXPECT(refusal(folder.write("empty.so", "")).contains("too short"));
+  EXPECT(refusal(folder.write("long.so", std::string(4096, 'x'))).contains("not a 64-bit ELF"));
 
   // Some library that is no plugin: the one with cos().
   Dl_info library{};
   REQUIRE(::dladdr(::dlsym(RTLD_DEFAULT, "cos"), &library) != 0);
   fs::copy_file(library.dli_fname, folder.path() / "other.so");
   EXPECT(refusal(folder.path() / "other.so").contains("it exports no diji_device_plugin()"));
+}
+
+TEST_CASE("a plugin that is cut off anywhere is refused, not mapped") {
+  const test::ScratchFolder folder;
+  const fs::path path = copy_of_mock(folder);
+  const auto whole = fs::file_size(path);
+  for (std::uintmax_t size = 64; size < whole; size += 997) {
+    fs::resize_file(path, size);
+    // What the segments need may all be there while the section table behind them is lost: then it loads.
+    const std::string why = refusal(path);
+    if (size < whole / 2) EXPECT(why.contains("cut off"));
+    if (why.empty()) break;
+    fs::remove(path);
+    (void)copy_of_mock(folder);
+  }
 }
 
 TEST_CASE("a plugin that others may write is refused") {

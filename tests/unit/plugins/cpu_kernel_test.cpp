@@ -302,7 +302,7 @@ TEST_CASE("child process: no compiler" * doctest::skip()) {
   Kernels kernels;
   const auto blob = kernels.device.compile(test::kKernels);
   REQUIRE_FALSE(blob);
-  EXPECT(blob.error().code == ErrorCode::unsupported);
+  EXPECT(blob.error().code == ErrorCode::device);
   EXPECT(blob.error().message.contains("/nonexistent/libdiji_llvm.so: cannot open"));
   EXPECT(blob.error().message.contains("name it in DIJI_LLVM_LIBRARY"));
 }

@@ -98,6 +98,37 @@ TEST_CASE("pruning drops what was used longest ago") {
   EXPECT(cache.find(CompileCache::key_of("old", "chip"), "chip").has_value());
 }
 
+TEST_CASE("an entry that others may write, or a link, is not used") {
+  const test::ScratchCache scratch;
+  CompileCache cache;
+  const std::string key = CompileCache::key_of("text", "chip"),
+                    linked = CompileCache::key_of("linked", "chip");
+  cache.store(key, "kernel", "chip", blob_of(100));
+  const fs::path path = scratch.folder() / (key + ".kernel");
+  fs::create_symlink(path, scratch.folder() / (linked + ".kernel"));
+  set_log_level(LogLevel::error);
+  EXPECT_FALSE(cache.find(linked, "chip").has_value());
+  REQUIRE(::chmod(path.c_str(), 0666) == 0);
+  EXPECT_FALSE(cache.find(key, "chip").has_value());
+  REQUIRE(::chmod(path.c_str(), 0600) == 0);
+  EXPECT(cache.find(key, "chip").has_value());
+  set_log_level(LogLevel::warning);
+}
+
+TEST_CASE("what killed writers left is swept after an hour") {
+  const test::ScratchCache scratch;
+  CompileCache cache;
+  cache.store(CompileCache::key_of("text", "chip"), "kernel", "chip", blob_of(100));
+  for (const char* name : {"old.kernel.00000000.part", "new.kernel.00000000.part"}) {
+    REQUIRE(write_file_atomically(scratch.folder() / name, std::string_view("x")).has_value());
+  }
+  fs::last_write_time(scratch.folder() / "old.kernel.00000000.part",
+                      fs::file_time_type::clock::now() - std::chrono::hours(2));
+  cache.keep_within_limit();
+  EXPECT_FALSE(fs::exists(scratch.folder() / "old.kernel.00000000.part"));
+  EXPECT(fs::exists(scratch.folder() / "new.kernel.00000000.part"));
+}
+
 TEST_CASE("an entry under another entry's name is not used") {
   const test::ScratchCache scratch;
   CompileCache cache;
