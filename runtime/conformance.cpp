@@ -48,7 +48,23 @@ double share_of_bound(const Element& e, DType dtype) {
   return error == 0 ? 0 : error / e.bound;
 }
 
-Graph graph_of(const OpDef& op, const Sample& sample, std::vector<HostTensor>& fed, Result<void>& status) {
+// Kernels for sizes that are baked in and for sizes that come at run time are different text; both are
+// tested.
+enum class Sizes : std::uint8_t { fixed, symbolic };
+
+// Sizes 0 and 1 stay numbers: whether an axis stretches or is empty is part of the sample.
+Shape declared_shape(const HostTensor& tensor, std::size_t input, Sizes sizes) {
+  Shape shape;
+  for (std::size_t axis = 0; axis < tensor.shape().size(); ++axis) {
+    const std::int64_t size = tensor.shape()[axis];
+    const bool named = sizes == Sizes::symbolic && size > 1;
+    shape.push_back(named ? Dim::symbol(fmt::format("n{}_{}", input, axis)) : Dim(size));
+  }
+  return shape;
+}
+
+Graph graph_of(const OpDef& op, const Sample& sample, Sizes sizes, std::vector<HostTensor>& fed,
+               Result<void>& status) {
   Graph graph;
   graph.name = std::string(op.name);
   Values inputs;
@@ -57,11 +73,8 @@ Graph graph_of(const OpDef& op, const Sample& sample, std::vector<HostTensor>& f
     if (i < sample.constant.size() && sample.constant[i]) {
       inputs.push_back(graph.add_constant(tensor));
     } else {
-      // Symbolic sizes, as in a model: the kernel that is tested is the one that users get.
-      Shape shape;
-      for (std::size_t axis = 0; axis < tensor.shape().size(); ++axis)
-        shape.emplace_back(tensor.shape()[axis]);
-      inputs.push_back(graph.add_input(fmt::format("input_{}", i), {tensor.dtype(), shape}));
+      inputs.push_back(
+          graph.add_input(fmt::format("input_{}", i), {tensor.dtype(), declared_shape(tensor, i, sizes)}));
       fed.push_back(tensor);
     }
   }
@@ -74,10 +87,11 @@ Graph graph_of(const OpDef& op, const Sample& sample, std::vector<HostTensor>& f
   return graph;
 }
 
-Result<Comparison> run_sample(Device& device, CompileCache& cache, const OpDef& op, const Sample& sample) {
+Result<Comparison> run_sample(Device& device, CompileCache& cache, const OpDef& op, const Sample& sample,
+                              Sizes sizes) {
   std::vector<HostTensor> fed;
   Result<void> status;
-  const Graph graph = graph_of(op, sample, fed, status);
+  const Graph graph = graph_of(op, sample, sizes, fed, status);
   TRY(std::move(status));
   const auto truth = TRY(interpret_with_bounds(graph, fed));
   const auto executable = TRY(compile(graph, device, cache, {.verify_each = true}));
@@ -186,23 +200,27 @@ Comparison compare_with_tolerance(const HostTensor& got, const HostTensor& wante
 
 VerifyRow verify_operator(Device& device, CompileCache& cache, const OpDef& op, DType dtype) {
   VerifyRow row{.op = std::string(op.name), .dtype = dtype, .device = device.name()};
-  for (const Sample& sample : op.samples(dtype)) {
+  const bool no_kernels = device.info().dialect.empty();
+  const auto count = [&](const Sample& sample, const Result<Comparison>& compared) {
     ++row.cases;
-    const auto compared = run_sample(device, cache, op, sample);
-    const bool no_kernels = device.info().dialect.empty();
     if (!compared && (no_kernels || compared.error().code == ErrorCode::unsupported)) {
       ++row.unsupported;
       if (row.problem.empty()) row.problem = compared.error().message;
-      continue;
-    }
-    if (compared && compared->ok) {
+    } else if (compared && compared->ok) {
       row.worst_ulp = std::max(row.worst_ulp, compared->worst_ulp);
       row.worst_share = std::max(row.worst_share, compared->worst_share);
-      continue;
-    }
-    if (row.failed++ == 0)
+    } else if (row.failed++ == 0) {
       row.problem =
           fmt::format("{}: {}", sample.label, compared ? compared->problem : compared.error().message);
+    }
+  };
+  for (const Sample& sample : op.samples(dtype)) {
+    count(sample, run_sample(device, cache, op, sample, Sizes::fixed));
+    const auto symbolic = run_sample(device, cache, op, sample, Sizes::symbolic);
+    // Where an operator needs some size as a number (a kernel's), the symbolic form of the sample is no case.
+    const bool no_case = !symbolic && (symbolic.error().code == ErrorCode::unsupported ||
+                                       symbolic.error().code == ErrorCode::mismatch);
+    if (!no_case) count(sample, symbolic);
   }
   return row;
 }

@@ -26,7 +26,8 @@ struct VerifyRow {
   std::string problem;     ///< the first failure or refusal: sample, element, got, wanted, bound
 };
 
-/// All samples of `op` whose first operand may be `dtype`.
+/// All samples of `op` whose first operand may be `dtype`, each with its sizes as numbers and, where the
+/// operator allows it, as symbols.
 VerifyRow verify_operator(Device& device, CompileCache& cache, const OpDef& op, DType dtype);
 
 /// How `got` (as a kernel made it) compares with the truth; floats element by element against `bound`.
