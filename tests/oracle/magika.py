@@ -2,8 +2,8 @@
 """magika against ONNX Runtime on 50 files: same labels, right scores, warm starts, same bits for any threads.
 
 Scores are right within 1e-5 of ONNX Runtime's. Where the two differ by more, a third judge decides: the same model in
-float64 by ONNX's reference implementation. There diji must be the nearer one and within 2e-5 of the truth. (A file that
-is nearly all padding has a variance near zero, computed as a difference: float32 sums lose it.)
+float64 by ONNX's reference implementation. There diji must be within 1e-5 of the truth, or the nearer one and within
+2e-5. (A file that is nearly all padding has a variance near zero, computed as a difference: float32 sums lose it.)
 
     tests/oracle/magika.py --diji build/release/bin/diji --model DIR    (DIR as scripts/fetch-model prints it)
 """
@@ -160,12 +160,13 @@ class Judges:
         doubtful = numpy.flatnonzero(differences > SCORE_ERROR_MAX)
         within = differences[differences <= SCORE_ERROR_MAX].max(initial=0)
         sentence = f"{len(scores) - len(doubtful)} of {len(scores)} files within {within:.2g} of ONNX Runtime's scores"
-        right = len(doubtful) * 10 <= len(scores)  # more would be no exception any more
+        right = len(doubtful) * 5 <= len(scores)  # more would be no exception any more
         if len(doubtful):
             (truth,) = self.exact.run(None, {"bytes": self.inputs[doubtful]})
             ours = numpy.abs(scores[doubtful] - truth).max(axis=1)
             theirs = numpy.abs(runtime[doubtful] - truth).max(axis=1)
-            right &= bool((ours <= theirs).all() and (ours <= TRUTH_ERROR_MAX).all())
+            near = ours <= numpy.maximum(theirs, SCORE_ERROR_MAX)
+            right &= bool(near.all() and (ours <= TRUTH_ERROR_MAX).all())
             sentence += f"; {len(doubtful)} where float64 says diji is {ours.max():.2g} off and it {theirs.max():.2g}"
         return right, sentence
 
