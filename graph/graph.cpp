@@ -92,14 +92,4 @@ std::optional<Shape> contents_of(const Graph& graph, ValueId id) {
   return Shape(elements.begin(), elements.end());
 }
 
-std::vector<int> reader_counts(const Graph& graph) {
-  std::vector<int> counts(graph.values().size());
-  const auto count = [&](ValueId id) {
-    if (id != ValueId::none) ++counts[static_cast<std::size_t>(id)];
-  };
-  for (const Node& node : graph.nodes()) std::ranges::for_each(node.inputs, count);
-  for (const Port& port : graph.outputs()) count(port.value);
-  return counts;
-}
-
 }  // namespace diji

@@ -105,7 +105,4 @@ class Graph {
 /// Elements of `id` as expressions: of a small integer constant or of a value with symbolic contents.
 std::optional<Shape> contents_of(const Graph& graph, ValueId id);
 
-/// How many nodes (and graph outputs) read each value.
-std::vector<int> reader_counts(const Graph& graph);
-
 }  // namespace diji
