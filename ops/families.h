@@ -11,5 +11,6 @@ std::span<const OpDef> elementwise_ops();
 std::span<const OpDef> shape_ops();
 std::span<const OpDef> reduction_ops();
 std::span<const OpDef> contraction_ops();
+std::span<const OpDef> normalization_ops();
 
 }  // namespace diji
