@@ -99,7 +99,8 @@ class Importer {
     }
     const Record record = find_record(node, opsets_);
     ForeignNode call{.version = record.version,
-                     .attributes = TRY(read_attributes(node, *record.op, source_))};
+                     .attributes = TRY(read_attributes(node, *record.op, source_)),
+                     .outputs = node.outputs.size()};
     for (const std::string_view input : node.inputs) {
       call.inputs.push_back(input.empty() ? ValueId::none : values_.at(input));
     }
