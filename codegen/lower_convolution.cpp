@@ -39,11 +39,11 @@ struct ConvolutionLowering {
     last = out.size() - 3;  // innermost spatial axis, counted among the spatial ones
   }
 
-  bool padded(std::size_t axis) const { return dims.pads_low[axis] != 0 || dims.pads_high[axis] != 0; }
+  bool padded(std::size_t axis) const { return !dims.pads_low[axis].is(0) || !dims.pads_high[axis].is(0); }
 
   // Input position of output position `o` and kernel position 0 on a spatial axis.
   Reg origin(std::size_t axis, Reg o) {
-    return b.subtract(b.multiply(o, b.integer(dims.strides[axis])), b.integer(dims.pads_low[axis]));
+    return b.subtract(b.multiply(o, b.integer(dims.strides[axis])), b.dim(dims.pads_low[axis]));
   }
 
   // Loops over channels of the group and all kernel positions that lie inside x on every axis but the last.

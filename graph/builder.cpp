@@ -77,6 +77,10 @@ ValueId Builder::dims(Shape elements, DType dtype) {
   return primitive(Primitive::dims, {}, {{"elements", std::move(elements)}, {"dtype", dtype}});
 }
 
+ValueId Builder::iota(Shape to, std::int64_t along, DType dtype) {
+  return primitive(Primitive::iota, {}, {{"shape", std::move(to)}, {"axis", along}, {"dtype", dtype}});
+}
+
 ValueId Builder::reshape(ValueId x, Shape to) {
   if (!ok() || shape(x) == to) return x;
   return primitive(Primitive::reshape, {x}, {{"shape", std::move(to)}});
@@ -111,6 +115,45 @@ ValueId Builder::slice(ValueId x, Shape start, Shape size, Ints step) {
                    {{"start", std::move(start)}, {"size", std::move(size)}, {"step", std::move(step)}});
 }
 
+ValueId Builder::gather(ValueId x, Values indices, bool zero_outside) {
+  if (!ok()) return ValueId::none;
+  Shape target;
+  for (const ValueId id : indices) target = broadcast_shapes(target, shape(id), "gather");
+  Values inputs = {x};
+  for (const ValueId id : indices) inputs.push_back(broadcast(convert(id, DType::i64), target));
+  return primitive(Primitive::gather, std::move(inputs),
+                   {{"outside", std::string(zero_outside ? "zero" : "error")}});
+}
+
+ValueId Builder::take(ValueId x, ValueId indices, std::int64_t along) {
+  if (!ok()) return ValueId::none;
+  const Shape from = shape(x), picked = shape(indices);
+  const auto at = static_cast<std::size_t>(along);
+  Shape to(from.begin(), from.begin() + along);
+  to.insert(to.end(), picked.begin(), picked.end());
+  to.insert(to.end(), from.begin() + along + 1, from.end());
+  // The indices lie along the axes that take the place of `along`.
+  Shape aligned = picked;
+  aligned.resize(to.size() - at, Dim(1));
+  const ValueId wide = convert(indices, DType::i64);
+  const ValueId size = reshape(dims({from[at]}), {});
+  const ValueId counted = select(less(wide, scalar(DType::i64, 0)), add(wide, size), wide);
+  const ValueId index = broadcast(reshape(counted, aligned), to);
+  Values all;
+  for (std::size_t axis = 0; axis < from.size(); ++axis) {
+    const std::size_t result_axis = axis < at ? axis : axis + picked.size() - 1;
+    all.push_back(axis == at ? index : iota(to, static_cast<std::int64_t>(result_axis)));
+  }
+  return gather(x, std::move(all));
+}
+
+ValueId Builder::scatter(ValueId x, ValueId updates, Values indices, Update update) {
+  if (!ok()) return ValueId::none;
+  Values inputs = {x, updates};
+  for (const ValueId id : indices) inputs.push_back(broadcast(convert(id, DType::i64), shape(updates)));
+  return primitive(Primitive::scatter, std::move(inputs), {{"kind", std::string(name_of(update))}});
+}
+
 ValueId Builder::concatenate(Values parts, std::int64_t along) {
   if (parts.size() == 1) return parts[0];
   return primitive(Primitive::concatenate, std::move(parts), {{"axis", along}});
@@ -123,12 +166,104 @@ ValueId Builder::reduce(ValueId x, Reduction reduction, Ints axes) {
                    {{"axes", std::move(axes)}, {"kind", std::string(name_of(reduction))}});
 }
 
-ValueId Builder::dot_general(ValueId a, ValueId b, const DotDims& dims) {
-  return primitive(Primitive::dot_general, {a, b},
-                   {{"lhs_batch", dims.lhs_batch},
-                    {"rhs_batch", dims.rhs_batch},
-                    {"lhs_contracting", dims.lhs_contracting},
-                    {"rhs_contracting", dims.rhs_contracting}});
+ValueId Builder::reduce_keeping(ValueId x, Reduction reduction, Ints axes) {
+  if (!ok()) return ValueId::none;
+  Shape kept = shape(x);
+  for (const std::int64_t axis : axes) kept[static_cast<std::size_t>(axis)] = 1;
+  return reshape(reduce(x, reduction, std::move(axes)), std::move(kept));
+}
+
+ValueId Builder::arg_reduce(ValueId x, Reduction reduction, std::int64_t along, bool last) {
+  return primitive(
+      Primitive::arg_reduce, {x},
+      {{"axis", along}, {"kind", std::string(name_of(reduction))}, {"last", std::int64_t{last ? 1 : 0}}});
+}
+
+ValueId Builder::prefix_scan(ValueId x, Reduction reduction, std::int64_t along, bool exclusive,
+                             bool reverse) {
+  return primitive(Primitive::prefix_scan, {x},
+                   {{"axis", along},
+                    {"kind", std::string(name_of(reduction))},
+                    {"exclusive", std::int64_t{exclusive ? 1 : 0}},
+                    {"reverse", std::int64_t{reverse ? 1 : 0}}});
+}
+
+ValueId Builder::sort_indices(ValueId x, std::int64_t along, bool descending) {
+  return primitive(Primitive::sort_indices, {x},
+                   {{"axis", along}, {"descending", std::int64_t{descending ? 1 : 0}}});
+}
+
+ValueId Builder::compact(ValueId mask, const Dim& count) {
+  return primitive(Primitive::compact, {mask}, {{"symbols", Shape{count}}});
+}
+
+ValueId Builder::observe(ValueId x, Shape symbols) {
+  return primitive(Primitive::observe, {x}, {{"symbols", std::move(symbols)}});
+}
+
+ValueId Builder::known_sizes(ValueId x, std::string_view operand) {
+  if (!ok() || contents(x) || is_floating(dtype(x))) return x;
+  const auto count = element_count(shape(x)).constant();
+  if (rank(x) > 1 || !count) {
+    return fail(ErrorCode::unsupported,
+                "how many elements '{}' has ({}) is computed from data; ranks that depend on data are not "
+                "built yet",
+                operand, text_of(type(x)));
+  }
+  for (const Node& node : graph_.nodes()) {
+    if (primitive_of(node.op) == Primitive::observe && node.inputs[0] == x) return node.outputs[0];
+  }
+  // What data says is not limited to what a size may be: steps and axes may be negative.
+  constexpr std::int64_t kObservedMax = std::int64_t{1} << 40;
+  Shape symbols;
+  for (std::int64_t i = 0; i < *count; ++i)
+    symbols.push_back(graph_.fresh_symbol({-kObservedMax, kObservedMax}));
+  return observe(x, std::move(symbols));
+}
+
+Values Builder::structured(Node node) {
+  if (!ok()) return {};
+  if (auto checked = check_call(graph_, {node.op, node.inputs, node.attributes}); !checked) {
+    fail_with(checked.error());
+    return {};
+  }
+  auto types = infer_structured(graph_, node);
+  if (!types) {
+    fail_with(std::move(types).error());
+    return {};
+  }
+  return graph_.add_node(std::move(node), std::move(*types)).outputs;
+}
+
+Values Builder::conditional(ValueId condition, Graph then, Graph otherwise, Values captures) {
+  Node node{.op = &op_of(Primitive::conditional), .inputs = {condition}};
+  node.inputs.insert(node.inputs.end(), captures.begin(), captures.end());
+  node.bodies = {std::make_shared<const Graph>(std::move(then)),
+                 std::make_shared<const Graph>(std::move(otherwise))};
+  return structured(std::move(node));
+}
+
+Values Builder::loop(ValueId limit, ValueId condition, const Values& carried, const Values& scanned,
+                     const Values& captures, Graph body) {
+  Node node{.op = &op_of(Primitive::loop), .inputs = {limit, condition}};
+  for (const Values* values : {&carried, &scanned, &captures})
+    node.inputs.insert(node.inputs.end(), values->begin(), values->end());
+  const std::size_t results = body.outputs().size();
+  const bool conditional = results > carried.size() && body.outputs()[0].name == kLoopCondition;
+  node.attributes = {{"carried", std::ssize(carried)},
+                     {"scanned", std::ssize(scanned)},
+                     {"conditional", std::int64_t{conditional ? 1 : 0}}};
+  node.bodies = {std::make_shared<const Graph>(std::move(body))};
+  return structured(std::move(node));
+}
+
+ValueId Builder::dot_general(ValueId a, ValueId b, const DotDims& dims, std::optional<DType> result) {
+  Attributes attributes{{"lhs_batch", dims.lhs_batch},
+                        {"rhs_batch", dims.rhs_batch},
+                        {"lhs_contracting", dims.lhs_contracting},
+                        {"rhs_contracting", dims.rhs_contracting}};
+  if (result && *result != dtype(a)) attributes.set("dtype", *result);
+  return primitive(Primitive::dot_general, {a, b}, std::move(attributes));
 }
 
 ValueId Builder::convolution(ValueId x, ValueId w, const ConvolutionDims& dims) {
@@ -145,6 +280,16 @@ Values Builder::call(const OpDef& op, Values inputs, Attributes attributes, std:
   if (!ok()) return nothing;
   if (const auto which = primitive_of(&op))
     return {primitive(*which, std::move(inputs), std::move(attributes))};
+  for (std::size_t i = 0; i < std::min(inputs.size(), op.inputs.size()); ++i) {
+    if (op.inputs[i].sizes && inputs[i] != ValueId::none)
+      inputs[i] = known_sizes(inputs[i], op.inputs[i].name);
+  }
+  if (op.fresh_symbols > 0 && !attributes.has("symbols")) {
+    Shape symbols;
+    for (int i = 0; i < op.fresh_symbols; ++i) symbols.push_back(graph_.fresh_symbol());
+    attributes.set("symbols", std::move(symbols));
+  }
+  if (!ok()) return nothing;
   const OpCall call{&op, inputs, attributes};
   auto results = infer_call(graph_, call);
   if (!results) {
@@ -173,7 +318,7 @@ ValueId Builder::fusion(Graph body, Values inputs) {
   return graph_
       .add_node({.op = &op_of(Primitive::fusion),
                  .inputs = std::move(inputs),
-                 .body = std::make_shared<const Graph>(std::move(body))},
+                 .bodies = {std::make_shared<const Graph>(std::move(body))}},
                 std::move(types))
       .outputs[0];
 }
@@ -226,6 +371,7 @@ const Operand* operand_at(const OpDef& op, std::size_t i) {
 Result<void> check_attributes(const OpCall& call) {
   const OpDef& op = *call.op;
   for (const auto& [name, value] : call.attributes.items()) {
+    if (name == "symbols" && op.fresh_symbols > 0) continue;
     const auto found = std::ranges::find(op.attributes, std::string_view(name), &AttributeDef::name);
     if (found == op.attributes.end()) return bad_call(op, fmt::format("it has no attribute '{}'", name));
     if (static_cast<AttributeKind>(value.index()) != found->kind) {

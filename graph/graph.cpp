@@ -20,10 +20,23 @@ std::string text_of(const Type& type) {
   return fmt::format("{}{}", name_of(type.dtype), text_of(type.shape));
 }
 
+Dim Graph::fresh_symbol(Bounds bounds) {
+  return Dim::symbol(fmt::format("{}{}", fresh_prefix_, fresh_++), bounds);
+}
+
+Graph Graph::child() {
+  Graph result;
+  result.fresh_prefix_ = fmt::format("{}{}.", fresh_prefix_, fresh_++);
+  return result;
+}
+
 std::map<std::string, Bounds, std::less<>> Graph::symbols() const {
   std::map<std::string, Bounds, std::less<>> result;
   for (const Port& port : inputs_) {
     for (const Dim& dim : type(port.value).shape) result.merge(dim.symbols());
+  }
+  for (const Node& node : nodes_) {
+    for (const Dim& dim : node.attributes.get_or("symbols", Shape{})) result.merge(dim.symbols());
   }
   return result;
 }

@@ -41,8 +41,9 @@ struct Node {
   Values inputs;
   Attributes attributes;
   Values outputs;
-  std::string name;                   ///< of the model file, for messages; may be empty
-  std::shared_ptr<const Graph> body;  ///< of a fusion: its inputs are the node's
+  std::string name;  ///< of the model file, for messages; may be empty
+  /// Of a fusion: one, whose inputs are the node's. Of a conditional: then and else. Of a loop: one.
+  std::vector<std::shared_ptr<const Graph>> bodies;
 };
 
 struct Port {
@@ -74,7 +75,11 @@ class Graph {
   const std::vector<Port>& inputs() const { return inputs_; }
   const std::vector<Port>& outputs() const { return outputs_; }
   const std::vector<Constraint>& constraints() const { return constraints_; }
-  /// All symbols of the inputs' shapes, with their bounds.
+  /// A new symbol for a size that only a run tells.
+  Dim fresh_symbol(Bounds bounds = {});
+  /// An empty graph for a body: its fresh symbols are others than this graph's.
+  Graph child();
+  /// All symbols of the inputs' shapes and those bound by nodes (attribute "symbols"), with their bounds.
   std::map<std::string, Bounds, std::less<>> symbols() const;
   bool is_input(ValueId id) const;
 
@@ -100,6 +105,8 @@ class Graph {
   std::vector<Port> inputs_;
   std::vector<Port> outputs_;
   std::vector<Constraint> constraints_;
+  std::string fresh_prefix_ = "#";
+  int fresh_ = 0;
 };
 
 /// Elements of `id` as expressions: of a small integer constant or of a value with symbolic contents.

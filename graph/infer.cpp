@@ -1,4 +1,4 @@
-// Shape and dtype rules of the primitives, and what they do to contents that are known as expressions.
+// Shape and dtype rules of the primitives.
 #include "graph/primitives.h"
 
 #include "base/check.h"
@@ -79,6 +79,7 @@ struct Inference {
   Type in(std::size_t i) const { return graph.type(inputs[i]); }
 
   Result<Type> map() const {
+    if (primitive == Primitive::select) return select();
     const Type first = in(0);
     for (std::size_t i = 1; i < inputs.size(); ++i) {
       const Type other = in(i);
@@ -90,9 +91,117 @@ struct Inference {
                           fmt::format("sizes of axis {}", axis)));
       }
     }
-    if (primitive == Primitive::equal) return Type{DType::boolean, first.shape};
+    if (primitive == Primitive::equal || primitive == Primitive::less)
+      return Type{DType::boolean, first.shape};
     if (primitive == Primitive::convert) return Type{attributes.get_or("dtype", first.dtype), first.shape};
     return first;
+  }
+
+  Result<Type> select() const {
+    const Type then = in(1);
+    for (const std::size_t i : {std::size_t{0}, std::size_t{2}}) {
+      const Type other = in(i);
+      if ((i == 2 && other.dtype != then.dtype) || other.shape.size() != then.shape.size()) {
+        return wrong(primitive, fmt::format("operands {} and {} differ", text_of(then), text_of(other)));
+      }
+      TRY(same_sizes(then.shape, other.shape));
+    }
+    return then;
+  }
+
+  Result<void> same_sizes(const Shape& a, const Shape& b) const {
+    if (a.size() != b.size())
+      return wrong(primitive, fmt::format("shapes {} and {} differ in rank", text_of(a), text_of(b)));
+    for (std::size_t axis = 0; axis < a.size(); ++axis) {
+      TRY(require_equal(graph, primitive, a[axis], b[axis], fmt::format("sizes of axis {}", axis)));
+    }
+    return {};
+  }
+
+  Result<std::size_t> one_axis(std::size_t rank) const {
+    const auto axis = attributes.get_or<std::int64_t>("axis", -1);
+    TRY(check_axes(primitive, {axis}, static_cast<std::int64_t>(rank), "axis"));
+    return static_cast<std::size_t>(axis);
+  }
+
+  Result<Type> iota() const {
+    const Shape shape = attributes.get_or("shape", Shape{});
+    TRY(check_shape(graph, primitive, shape));
+    TRY(one_axis(shape.size()));
+    const auto dtype = attributes.get_or("dtype", DType::i64);
+    if (dtype == DType::boolean) return wrong(primitive, "coordinates are not bool");
+    return Type{dtype, shape};
+  }
+
+  // The index tensors from operand `first` on: one an axis of x, all of one shape.
+  Result<Shape> index_shape(const Type& x, std::size_t first) const {
+    if (x.shape.empty()) return wrong(primitive, "a scalar has no axis to index");
+    if (inputs.size() - first != x.shape.size()) {
+      return wrong(primitive, fmt::format("{} index tensors for {}", inputs.size() - first, text_of(x)));
+    }
+    Shape shape = in(first).shape;
+    for (std::size_t i = first + 1; i < inputs.size(); ++i) TRY(same_sizes(shape, in(i).shape));
+    return shape;
+  }
+
+  Result<Type> gather() const {
+    const Type x = in(0);
+    const auto outside = attributes.get_or("outside", std::string{});
+    if (outside != "error" && outside != "zero") return wrong(primitive, "outside must be error or zero");
+    return Type{x.dtype, TRY(index_shape(x, 1))};
+  }
+
+  Result<Type> scatter() const {
+    const Type x = in(0), updates = in(1);
+    if (!parse_update(attributes.get_or("kind", std::string{})))
+      return wrong(primitive, "kind must be set, add, multiply, minimum or maximum");
+    TRY(same_sizes(updates.shape, TRY(index_shape(x, 2))));
+    return x;
+  }
+
+  Result<Type> arg_reduce() const {
+    const Type x = in(0);
+    const std::size_t axis = TRY(one_axis(x.shape.size()));
+    const auto kind = attributes.get_or("kind", std::string{});
+    if (kind != "min" && kind != "max") return wrong(primitive, "kind must be min or max");
+    TRY(require_less_equal(graph, primitive, 1, x.shape[axis], fmt::format("size of axis {}", axis)));
+    Shape shape = x.shape;
+    shape.erase(shape.begin() + static_cast<std::ptrdiff_t>(axis));
+    return Type{DType::i64, shape};
+  }
+
+  Result<Type> prefix_scan() const {
+    const Type x = in(0);
+    TRY(one_axis(x.shape.size()));
+    const auto kind = attributes.get_or("kind", std::string{});
+    if (kind != "sum" && kind != "product") return wrong(primitive, "kind must be sum or product");
+    return x;
+  }
+
+  Result<Type> sort_indices() const {
+    const Type x = in(0);
+    TRY(one_axis(x.shape.size()));
+    return Type{DType::i64, x.shape};
+  }
+
+  // Bare symbols, as many as wanted.
+  Result<Shape> symbols(std::int64_t count) const {
+    const Shape symbols = attributes.get_or("symbols", Shape{});
+    const bool bare = std::ranges::all_of(symbols, [](const Dim& d) { return d.symbol_name().has_value(); });
+    if (std::ssize(symbols) != count || !bare)
+      return wrong(primitive, fmt::format("symbols must be {} bare symbols", count));
+    return symbols;
+  }
+
+  Result<Type> compact() const { return Type{DType::i64, TRY(symbols(1))}; }
+
+  Result<Type> observe() const {
+    const Type x = in(0);
+    const auto count = element_count(x.shape).constant();
+    if (x.shape.size() > 1 || !count)
+      return wrong(primitive, fmt::format("{} is no list of known length", text_of(x)));
+    TRY(symbols(*count));
+    return x;
   }
 
   Result<Type> reshape() const {
@@ -180,7 +289,7 @@ struct Inference {
     const Ints axes = attributes.get_or("axes", Ints{});
     TRY(check_axes(primitive, axes, std::ssize(x.shape), "axis"));
     if (!parse_reduction(attributes.get_or("kind", std::string{}))) {
-      return wrong(primitive, "kind must be sum or max");
+      return wrong(primitive, "kind must be sum, product, min or max");
     }
     Shape shape;
     for (std::size_t axis = 0; axis < x.shape.size(); ++axis) {
@@ -193,8 +302,13 @@ struct Inference {
   Result<Type> dot_general() const {
     const Type a = in(0), b = in(1);
     const DotDims dims = dot_dims(attributes);
-    if (a.dtype != b.dtype)
-      return wrong(primitive, fmt::format("{} and {} differ in dtype", text_of(a), text_of(b)));
+    const DType result = attributes.get_or("dtype", a.dtype);
+    const auto is_byte = [](DType dtype) { return dtype == DType::i8 || dtype == DType::u8; };
+    const bool bytes = result == DType::i32 && is_byte(a.dtype) && is_byte(b.dtype);
+    if (!bytes && (a.dtype != b.dtype || result != a.dtype)) {
+      return wrong(primitive,
+                   fmt::format("{} and {} do not sum into {}", text_of(a), text_of(b), name_of(result)));
+    }
     if (dims.lhs_batch.size() != dims.rhs_batch.size() ||
         dims.lhs_contracting.size() != dims.rhs_contracting.size()) {
       return wrong(primitive, "both sides need equally many batch and contracting axes");
@@ -216,7 +330,7 @@ struct Inference {
       shape.push_back(a.shape[static_cast<std::size_t>(axis)]);
     for (const std::int64_t axis : dims.rhs_free(std::ssize(b.shape)))
       shape.push_back(b.shape[static_cast<std::size_t>(axis)]);
-    return Type{a.dtype, shape};
+    return Type{result, shape};
   }
 
   Result<Type> convolution() const {
@@ -240,7 +354,8 @@ struct Inference {
       if (dims.strides[i] < 1 || dims.dilations[i] < 1)
         return wrong(primitive, "strides and dilations are at least 1");
       const Dim reach = Dim(dims.dilations[i]) * (w.shape[i + 2] - 1) + 1;
-      const Dim padded = x.shape[i + 2] + Dim(dims.pads_low[i]) + Dim(dims.pads_high[i]);
+      TRY(check_shape(graph, primitive, {dims.pads_low[i], dims.pads_high[i]}));
+      const Dim padded = x.shape[i + 2] + dims.pads_low[i] + dims.pads_high[i];
       TRY(require_less_equal(graph, primitive, reach, padded,
                              fmt::format("kernel size of spatial axis {}", i)));
       shape.push_back(floor_div(padded - reach, Dim(dims.strides[i])) + 1);
@@ -269,120 +384,29 @@ Result<std::vector<Type>> infer_primitive(Graph& graph, Primitive primitive, con
   const auto one = [&]() -> Result<Type> {
     switch (primitive) {
       case Primitive::dims: return inference.dims();
+      case Primitive::iota: return inference.iota();
       case Primitive::reshape: return inference.reshape();
       case Primitive::transpose: return inference.transpose();
       case Primitive::broadcast: return inference.broadcast();
       case Primitive::slice: return inference.slice();
+      case Primitive::gather: return inference.gather();
       case Primitive::concatenate: return inference.concatenate();
+      case Primitive::scatter: return inference.scatter();
       case Primitive::reduce: return inference.reduce();
+      case Primitive::arg_reduce: return inference.arg_reduce();
+      case Primitive::prefix_scan: return inference.prefix_scan();
+      case Primitive::sort_indices: return inference.sort_indices();
+      case Primitive::compact: return inference.compact();
       case Primitive::dot_general: return inference.dot_general();
       case Primitive::convolution: return inference.convolution();
-      case Primitive::fusion: check_failed("fusion", "a fusion's types come from its body");
+      case Primitive::observe: return inference.observe();
+      case Primitive::conditional:
+      case Primitive::loop:
+      case Primitive::fusion: check_failed("body", "types of nodes with bodies come from them");
       default: return inference.map();
     }
   };
   return std::vector<Type>{TRY(one())};
-}
-
-namespace {
-
-std::optional<Dim> fold(Primitive primitive, const Dim& a, const Dim& b) {
-  switch (primitive) {
-    case Primitive::add: return a + b;
-    case Primitive::subtract: return a - b;
-    case Primitive::multiply: return a * b;
-    case Primitive::maximum: return max(a, b);
-    case Primitive::divide:
-      // Truncation and floor agree only where both sides are not negative.
-      if (a.bounds().min >= 0 && b.bounds().min > 0) return floor_div(a, b);
-      return std::nullopt;
-    default: return std::nullopt;
-  }
-}
-
-std::int64_t largest(DType dtype) {
-  return visit_dtype(dtype, [](auto tag) -> std::int64_t {
-    using T = typename decltype(tag)::type;
-    if constexpr (std::is_integral_v<T>) {
-      return sizeof(T) == 8 ? std::numeric_limits<std::int64_t>::max()
-                            : static_cast<std::int64_t>(std::numeric_limits<T>::max());
-    }
-    return 0;
-  });
-}
-
-std::int64_t smallest(DType dtype) { return is_signed_integer(dtype) ? -largest(dtype) - 1 : 0; }
-
-// A size that does not fit the narrower integer would wrap; the contents hold while it fits, which every run
-// checks.
-std::optional<Shape> convert_contents(Graph& graph, const Shape& x, DType to) {
-  if (!is_integer(to)) return std::nullopt;
-  for (const Dim& element : x) {
-    const Bounds bounds = element.bounds();
-    if (bounds.min < smallest(to) || bounds.min > largest(to)) return std::nullopt;
-    graph.require({Constraint::Kind::less_equal, element, Dim(largest(to)),
-                   fmt::format("a size is converted to {}", name_of(to))});
-  }
-  return x;
-}
-
-std::optional<Shape> slice_contents(const Shape& x, const Attributes& attributes) {
-  const auto start = attributes.get_or("start", Shape{});
-  const auto size = attributes.get_or("size", Shape{});
-  if (start.size() != 1 || !start[0].constant() || !size[0].constant()) return std::nullopt;
-  Shape result;
-  for (std::int64_t i = 0; i < *size[0].constant(); ++i) {
-    const std::int64_t at = *start[0].constant() + i * attributes.get_or("step", Ints{1})[0];
-    if (at < 0 || at >= std::ssize(x)) return std::nullopt;
-    result.push_back(x[static_cast<std::size_t>(at)]);
-  }
-  return result;
-}
-
-}  // namespace
-
-std::optional<Shape> propagate_contents(Graph& graph, Primitive primitive, const Values& inputs,
-                                        const Attributes& attributes, const Type& result) {
-  if (!is_integer(result.dtype)) return std::nullopt;
-  if (primitive == Primitive::dims) return attributes.get_or("elements", Shape{});
-  std::vector<Shape> operands;
-  for (const ValueId id : inputs) {
-    auto contents = contents_of(graph, id);
-    if (!contents) return std::nullopt;
-    operands.push_back(std::move(*contents));
-  }
-  const Shape& x = operands[0];
-  switch (primitive) {
-    case Primitive::reshape: return x;
-    case Primitive::convert:
-      return is_integer(graph.type(inputs[0]).dtype) ? convert_contents(graph, x, result.dtype)
-                                                     : std::nullopt;
-    case Primitive::slice: return slice_contents(x, attributes);
-    case Primitive::transpose: return result.shape.size() <= 1 ? std::optional(x) : std::nullopt;
-    case Primitive::broadcast: {
-      const auto count = element_count(result.shape).constant();
-      if (x.size() != 1 || !count || *count > 256) return std::nullopt;
-      return Shape(static_cast<std::size_t>(*count), x[0]);
-    }
-    case Primitive::concatenate: {
-      if (result.shape.size() != 1) return std::nullopt;
-      Shape all;
-      for (const Shape& part : operands) all.insert(all.end(), part.begin(), part.end());
-      return all;
-    }
-    default: break;
-  }
-  if (operands.size() != 2 || operands[0].size() != operands[1].size()) return std::nullopt;
-  Shape folded;
-  for (std::size_t i = 0; i < x.size(); ++i) {
-    auto element = fold(primitive, x[i], operands[1][i]);
-    // Elements that could leave the dtype would wrap at run time.
-    if (!element || !element->is_valid()) return std::nullopt;
-    if (element->bounds().max > largest(result.dtype) || element->bounds().min < smallest(result.dtype))
-      return std::nullopt;
-    folded.push_back(std::move(*element));
-  }
-  return folded;
 }
 
 }  // namespace diji

@@ -49,7 +49,7 @@ class Interpreter {
 
   Result<void> node(const Node& node) {
     const auto primitive = primitive_of(node.op);
-    if (primitive == Primitive::fusion) return body(node, *node.body);
+    if (primitive == Primitive::fusion) return body(node, *node.bodies[0]);
     if (!primitive) return composed(node);
     const Type& type = graph_.type(node.outputs[0]);
     const StaticShape shape = TRY(evaluate(type.shape, bindings_));

@@ -80,6 +80,9 @@ struct Operand {
   DTypeSet dtypes = kAny;
   std::string_view type = "T";  ///< operands with the same letter have the same dtype
   OperandMode mode = OperandMode::required;
+  /// Its elements are sizes, positions or counts that shapes follow from: where they are computed from data,
+  /// the host reads them before the operator runs (an `observe` in front of it).
+  bool sizes = false;
 };
 
 struct AttributeDef {
@@ -126,6 +129,9 @@ struct OpDef {
   List<Operand, 8> inputs;
   List<Operand, 4> outputs;
   List<AttributeDef, 12> attributes;
+  /// How many sizes of the results only a run tells: decompose finds that many symbols in the attribute
+  /// "symbols".
+  int fresh_symbols = 0;
   /// Emits primitives (or other operators) and returns the outputs. Errors go to the builder (Builder::fail),
   /// with the sentence users see.
   Values (*decompose)(Builder& builder, const OpCall& call) = nullptr;

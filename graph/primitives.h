@@ -17,23 +17,66 @@ enum class Primitive : std::uint8_t {
   subtract,
   multiply,
   divide,
+  remainder,
+  power,
+  minimum,
   maximum,
+  bit_and,
+  bit_or,
+  bit_xor,
+  shift_left,
+  shift_right,
   equal,
-  exp,
-  tanh,
+  less,
+  select,
+  absolute,
+  floor,
+  ceil,
+  round_even,
   sqrt,
+  exp,
+  expm1,
+  log,
+  log1p,
+  erf,
+  sin,
+  cos,
+  tan,
+  asin,
+  acos,
+  atan,
+  sinh,
+  cosh,
+  tanh,
+  asinh,
+  acosh,
+  atanh,
   convert,
-  // integers that are known as expressions of sizes
+  // integers that are known as expressions of sizes, and coordinates
   dims,
+  iota,
   // views: the same elements under other coordinates
   reshape,
   transpose,
   broadcast,
   slice,
+  // elements of one tensor by computed coordinates
+  gather,
+  // kernels with loops of their own
   concatenate,
+  scatter,
   reduce,
+  arg_reduce,
+  prefix_scan,
+  sort_indices,
+  compact,
   dot_general,
   convolution,
+  // data becomes sizes: the host reads it between two segments
+  observe,
+  // bodies run by the runtime
+  conditional,
+  loop,
   // a group of the above that becomes one kernel; its meaning is its body
   fusion,
 };
@@ -49,11 +92,23 @@ const OpDef* find_primitive(std::string_view name);
 bool is_map(Primitive primitive);   ///< a scalar map
 bool is_view(Primitive primitive);  ///< reshape, transpose, broadcast, slice
 bool is_root(Primitive primitive);  ///< has loops of its own: at most one in a kernel
+/// observe, conditional, loop, dims, fusion: never part of a kernel's body.
+bool stands_alone(Primitive primitive);
+/// How many operands a scalar map takes: 1, 2 or 3.
+int arity(Primitive map);
 
-/// What a reduction folds with. Sum starts from 0; max from −inf or the smallest integer, and any NaN wins.
-enum class Reduction : std::uint8_t { sum, max };
+/// What a reduction folds with. Sum starts from 0; product from 1; min and max from ±inf or the largest or
+/// smallest integer, and any NaN wins.
+enum class Reduction : std::uint8_t { sum, product, min, max };
 std::string_view name_of(Reduction reduction);
 std::optional<Reduction> parse_reduction(std::string_view name);
+/// The map that folds two partial results.
+Primitive step_of(Reduction reduction);
+
+/// How scatter treats what a cell holds already.
+enum class Update : std::uint8_t { set, add, multiply, minimum, maximum };
+std::string_view name_of(Update update);
+std::optional<Update> parse_update(std::string_view name);
 
 /// Dimension numbers of dot_general (as in StableHLO): result is [batch..., lhs free..., rhs free...].
 struct DotDims {
@@ -65,7 +120,8 @@ DotDims dot_dims(const Attributes& attributes);
 
 /// Geometry of a convolution: x [N, C, spatial...], w [O, C/groups, kernel...], result [N, O, out...].
 struct ConvolutionDims {
-  Ints strides, dilations, pads_low, pads_high;
+  Ints strides, dilations;
+  Shape pads_low, pads_high;  ///< not negative; may depend on sizes (SAME padding)
   std::int64_t groups = 1;
 };
 ConvolutionDims convolution_dims(const Attributes& attributes);
@@ -74,6 +130,25 @@ ConvolutionDims convolution_dims(const Attributes& attributes);
 /// to `graph` as constraints.
 Result<std::vector<Type>> infer_primitive(Graph& graph, Primitive primitive, const Values& inputs,
                                           const Attributes& attributes);
+
+/// The same for conditional and loop, whose types come from their bodies. Result sizes that only a run tells
+/// are the node's fresh symbols: taken from the attribute "symbols" where it is there, else made by `graph`
+/// and written to it.
+Result<std::vector<Type>> infer_structured(Graph& graph, Node& node);
+
+/// Operands of a loop in the order in which node, body inputs and body outputs have them.
+struct LoopForm {
+  std::size_t carried = 0, scanned = 0, captures = 0, stacked = 0;
+  bool conditional = false;  ///< the body computes whether to go on
+  // positions among the node's inputs: [limit, condition, carried..., scanned..., captures...]
+  std::size_t first_carried() const { return 2; }
+  std::size_t first_scanned() const { return 2 + carried; }
+  std::size_t first_capture() const { return 2 + carried + scanned; }
+  // body inputs are [iteration i64, carried..., slices..., captures...],
+  // body outputs [condition where conditional, carried..., stacked...]
+  std::size_t first_result() const { return conditional ? 1 : 0; }
+};
+LoopForm loop_form(const Node& node);
 
 /// Contents of the (single) result where they follow from the operands' contents.
 std::optional<Shape> propagate_contents(Graph& graph, Primitive primitive, const Values& inputs,

@@ -77,6 +77,7 @@ DotWalk dot_walk(const ReferenceCall& call);
 template <typename Visit>
 void for_each_product(const ReferenceCall& call, Visit&& visit) {
   const ConvolutionDims dims = convolution_dims(call.attributes);
+  const StaticShape pads_low = *evaluate(dims.pads_low, call.bindings);
   const StaticShape& x = call.inputs[0]->shape;
   const StaticShape& w = call.inputs[1]->shape;
   const auto x_strides = row_major_strides(x);
@@ -90,8 +91,7 @@ void for_each_product(const ReferenceCall& call, Visit&& visit) {
       std::int64_t source = out[0] * x_strides[0] + (group * w[1] + k[0]) * x_strides[1];
       bool inside = true;
       for (std::size_t i = 0; i < dims.strides.size(); ++i) {
-        const std::int64_t at =
-            out[i + 2] * dims.strides[i] + k[i + 1] * dims.dilations[i] - dims.pads_low[i];
+        const std::int64_t at = out[i + 2] * dims.strides[i] + k[i + 1] * dims.dilations[i] - pads_low[i];
         inside &= at >= 0 && at < x[i + 2];
         source += at * x_strides[i + 2];
       }

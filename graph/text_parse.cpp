@@ -335,9 +335,33 @@ class Parser {
     if (at_ < text_.size() && text_[at_] == '"') name = TRY(quoted());
     Builder builder(graph);
     if (primitive_of(op) == Primitive::fusion) return fusion(graph, std::move(inputs), where, depth);
+    if (primitive_of(op) == Primitive::conditional || primitive_of(op) == Primitive::loop) {
+      Node node{.op = op, .inputs = std::move(inputs), .attributes = std::move(attributes), .name = name};
+      return structured(graph, std::move(node), where, depth);
+    }
     const Values results = builder.call(*op, std::move(inputs), std::move(attributes), std::move(name));
     if (auto status = builder.status(); !status) return error_at(where, status.error().message);
     TRY(check_types(graph, results, where));
+    return results;
+  }
+
+  Result<Values> structured(Graph& graph, Node node, std::size_t where, int depth) {
+    std::vector<Type> written;
+    if (accept(":")) {
+      do {
+        written.push_back(TRY(type()));
+      } while (accept(","));
+    }
+    const std::size_t bodies = primitive_of(node.op) == Primitive::conditional ? 2 : 1;
+    for (std::size_t i = 0; i < bodies; ++i)
+      node.bodies.push_back(std::make_shared<const Graph>(TRY(this->graph(depth + 1))));
+    Builder builder(graph);
+    Values results = builder.structured(std::move(node));
+    if (auto status = builder.status(); !status) return error_at(where, status.error().message);
+    for (std::size_t i = 0; i < written.size() && i < results.size(); ++i) {
+      if (written[i] != graph.type(results[i]))
+        return error_at(where, "the types are not those of the bodies");
+    }
     return results;
   }
 

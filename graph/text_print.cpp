@@ -119,12 +119,12 @@ struct Printer {
     std::vector<std::string> types;
     for (const ValueId id : node.outputs) types.push_back(text_of(graph.type(id)));
     out += fmt::format(" : {}", fmt::join(types, ", "));
-    if (node.body != nullptr) {
+    for (const auto& body : node.bodies) {
       out += ' ';
-      this->graph(*node.body, indent);
-    } else {
-      out += '\n';
+      this->graph(*body, indent);
+      if (body != node.bodies.back()) out.pop_back();  // the next body goes on behind the brace
     }
+    if (node.bodies.empty()) out += '\n';
   }
 
   void graph(const Graph& graph, int indent) {

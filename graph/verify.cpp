@@ -19,20 +19,21 @@ std::unexpected<Error> broken(const Graph& graph, std::size_t node, std::string_
 
 Result<void> verify_body(const Graph& graph, std::size_t index) {
   const Node& node = graph.nodes()[index];
-  if (node.body == nullptr) return broken(graph, index, "a fusion without a body");
-  TRY(verify(*node.body));
-  if (node.body->inputs().size() != node.inputs.size() ||
-      node.body->outputs().size() != node.outputs.size()) {
+  if (node.bodies.size() != 1 || node.bodies[0] == nullptr)
+    return broken(graph, index, "a fusion without a body");
+  const Graph& body = *node.bodies[0];
+  TRY(verify(body));
+  if (body.inputs().size() != node.inputs.size() || body.outputs().size() != node.outputs.size()) {
     return broken(graph, index, "its body has other ports");
   }
   for (std::size_t i = 0; i < node.inputs.size(); ++i) {
     if (node.inputs[i] == ValueId::none) return broken(graph, index, fmt::format("input {} is missing", i));
-    if (graph.type(node.inputs[i]) != node.body->type(node.body->inputs()[i].value)) {
+    if (graph.type(node.inputs[i]) != body.type(body.inputs()[i].value)) {
       return broken(graph, index, fmt::format("input {} has another type in the body", i));
     }
   }
   for (std::size_t i = 0; i < node.outputs.size(); ++i) {
-    if (graph.type(node.outputs[i]) != node.body->type(node.body->outputs()[i].value)) {
+    if (graph.type(node.outputs[i]) != body.type(body.outputs()[i].value)) {
       return broken(graph, index, fmt::format("output {} has another type in the body", i));
     }
   }
@@ -43,7 +44,14 @@ Result<void> verify_body(const Graph& graph, std::size_t index) {
 Result<void> verify_types(const Graph& graph, Graph& scratch, std::size_t index) {
   const Node& node = graph.nodes()[index];
   std::vector<Type> inferred;
-  if (const auto primitive = primitive_of(node.op)) {
+  const auto primitive = primitive_of(node.op);
+  if (primitive == Primitive::conditional || primitive == Primitive::loop) {
+    Node copy = node;
+    auto types = infer_structured(scratch, copy);
+    if (!types) return broken(graph, index, types.error().message);
+    inferred = std::move(*types);
+    for (const auto& body : node.bodies) TRY(verify(*body));
+  } else if (primitive) {
     auto types = infer_primitive(scratch, *primitive, node.inputs, node.attributes);
     if (!types) return broken(graph, index, types.error().message);
     inferred = std::move(*types);

@@ -129,7 +129,7 @@ Result<Graph> merge_common(const Graph& graph, const PassOptions&) {
     for (auto it = first; it != last; ++it) {
       const Node& other = builder.graph().node(it->second);
       const bool same = other.op == node.op && other.inputs == inputs &&
-                        other.attributes == node.attributes && other.body == node.body;
+                        other.attributes == node.attributes && other.bodies == node.bodies;
       if (same && other.outputs.size() == node.outputs.size()) return other.outputs;
     }
     nodes.emplace(key, static_cast<NodeId>(builder.graph().nodes().size()));

@@ -100,7 +100,7 @@ std::optional<ValueId> convolution_unit_axis(Builder& b, Primitive primitive, co
     return list;
   };
   for (std::size_t i = 0; i < dims.strides.size() && dims.strides.size() > 1; ++i) {
-    if (!x[i + 2].is(1) || !w[i + 2].is(1) || dims.pads_low[i] != 0 || dims.pads_high[i] != 0) continue;
+    if (!x[i + 2].is(1) || !w[i + 2].is(1) || !dims.pads_low[i].is(0) || !dims.pads_high[i].is(0)) continue;
     const ValueId narrow_x = b.reshape(inputs[0], drop(x, i + 2)),
                   narrow_w = b.reshape(inputs[1], drop(w, i + 2));
     dims = {.strides = drop(dims.strides, i),

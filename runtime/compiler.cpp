@@ -81,12 +81,12 @@ class Compilation {
   }
 
   Result<void> launches(const Node& node) {
-    auto kernels = lower(*node.body, traits_of(*executable_.device));
-    if (!kernels) return in_context(operators_of(*node.body), std::move(kernels).error());
+    auto kernels = lower(*node.bodies[0], traits_of(*executable_.device));
+    if (!kernels) return in_context(operators_of(*node.bodies[0]), std::move(kernels).error());
     fresh_storage(node.outputs[0], static_cast<int>(steps().size()));
     if (!executable_.storages.back().bytes.is_valid()) {
       return fail(ErrorCode::mismatch, "{}: a result of type {} has more bytes than 64 bits can count",
-                  operators_of(*node.body), text_of(graph_.type(node.outputs[0])));
+                  operators_of(*node.bodies[0]), text_of(graph_.type(node.outputs[0])));
     }
     for (Kernel& kernel : *kernels) {
       Step step{.entry = kernel.entry, .module = kernels_.add(kernel), .value = node.outputs[0]};
@@ -96,7 +96,7 @@ class Compilation {
       step.sizes = std::move(kernel.sizes);
       step.grid = std::move(kernel.grid);
       step.local_bytes = std::move(kernel.local_bytes);
-      step.operators = operators_of(*node.body);
+      step.operators = operators_of(*node.bodies[0]);
       steps().push_back(std::move(step));
     }
     return {};

@@ -332,8 +332,8 @@ class RandomGraph {
       w_shape.push_back(1 + below(3));
       dims.strides.push_back(one_of({1, 1, 2, 3}));
       dims.dilations.push_back(one_of({1, 1, 2}));
-      dims.pads_low.push_back(one_of({0, 0, 1, 2}));
-      dims.pads_high.push_back(one_of({0, 0, 1, 3}));
+      dims.pads_low.emplace_back(one_of({0, 0, 1, 2}));
+      dims.pads_high.emplace_back(one_of({0, 0, 1, 3}));
     }
     const ValueId x = fresh_input(dtype, x_shape), w = fresh_input(dtype, w_shape);
     if (x == ValueId::none || w == ValueId::none) return ValueId::none;

@@ -80,7 +80,7 @@ TEST_CASE("bodies") {
   const auto with_body = [&](Values inputs, std::shared_ptr<const Graph> body, Type result) {
     Broken b;
     Node fusion = node(Primitive::fusion, std::move(inputs));
-    fusion.body = std::move(body);
+    fusion.bodies = {std::move(body)};
     b.graph.add_node(std::move(fusion), {std::move(result)});
     return problem(b.graph);
   };
