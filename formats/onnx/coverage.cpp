@@ -40,9 +40,10 @@ class Survey {
   Result<void> visit(const GraphProto& graph, const Opsets& opsets) {
     for (const NodeProto& node : graph.nodes) {
       if (!opsets.contains(domain_of(node.domain))) {
-        auto error = fail(ErrorCode::malformed, "{} imports no operator set of the domain '{}'",
-                          path_.empty() ? "the model" : fmt::format("the function '{}'", name_of(*path_.back())),
-                          shown(node.domain.empty() ? "ai.onnx" : node.domain));
+        auto error =
+            fail(ErrorCode::malformed, "{} imports no operator set of the domain '{}'",
+                 path_.empty() ? "the model" : fmt::format("the function '{}'", name_of(*path_.back())),
+                 shown(node.domain.empty() ? "ai.onnx" : node.domain));
         return at_node(model_.file, node, std::move(error).error());
       }
       if (const FunctionProto* function = functions_.find(node)) {
@@ -114,8 +115,8 @@ Result<Opsets> collect_opsets(std::span<const OperatorSetId> list, std::string_v
   for (const OperatorSetId& opset : list) {
     const std::string_view domain = domain_of(opset.domain);
     if (opset.version < 1) {
-      return fail_at(ErrorCode::malformed, file, opset.offset, "operator set '{}' has version {}", shown(domain),
-                     opset.version);
+      return fail_at(ErrorCode::malformed, file, opset.offset, "operator set '{}' has version {}",
+                     shown(domain), opset.version);
     }
     if (domain.empty() && opset.version > kOpsetKnownMax) {
       return fail_at(ErrorCode::unsupported, file, opset.offset,
@@ -186,7 +187,8 @@ Result<void> refuse_missing(const std::vector<OperatorUse>& uses, std::string_vi
     ++count;
     first = first < 0 ? use.offset : std::min(first, use.offset);
     if (lines.size() == kNamedMax) continue;
-    lines.push_back(fmt::format("{} x{}{}", use.type, use.count, use.hint.empty() ? "" : fmt::format(" ({})", use.hint)));
+    lines.push_back(
+        fmt::format("{} x{}{}", use.type, use.count, use.hint.empty() ? "" : fmt::format(" ({})", use.hint)));
     types.push_back(use.type);
   }
   if (count == 0) return {};

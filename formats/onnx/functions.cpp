@@ -46,7 +46,8 @@ const FunctionProto* FunctionTable::find(const NodeProto& node) const {
 
 std::string name_of(const FunctionProto& function) {
   const std::string_view domain = domain_of(function.domain);
-  std::string name = domain.empty() ? shown(function.name) : fmt::format("{}.{}", shown(domain), shown(function.name));
+  std::string name =
+      domain.empty() ? shown(function.name) : fmt::format("{}.{}", shown(domain), shown(function.name));
   if (!function.overload.empty()) name += fmt::format(":{}", shown(function.overload));
   return name;
 }
@@ -62,8 +63,9 @@ Result<FunctionCall> bind_attributes(const FunctionProto& function, const NodePr
       return at_node(file, node, std::move(error).error());
     }
     if (is_graph(attribute)) {
-      auto error = fail(ErrorCode::unsupported, "attribute '{}' is a graph; for functions that is not built yet",
-                        shown(attribute.name));
+      auto error =
+          fail(ErrorCode::unsupported, "attribute '{}' is a graph; for functions that is not built yet",
+               shown(attribute.name));
       return at_node(file, node, std::move(error).error());
     }
     call.attributes[attribute.name] = &attribute;
@@ -84,7 +86,8 @@ Result<NodeProto> resolve_references(const NodeProto& node, const FunctionCall& 
       continue;
     }
     if (!declares(call.function, attribute.reference)) {
-      auto error = fail(ErrorCode::malformed, "attribute '{}' stands for '{}', which the function '{}' does not have{}",
+      auto error = fail(ErrorCode::malformed,
+                        "attribute '{}' stands for '{}', which the function '{}' does not have{}",
                         shown(attribute.name), shown(attribute.reference), name_of(call.function),
                         hint_for(call.function, attribute.reference));
       return at_node(file, node, std::move(error).error());

@@ -110,7 +110,8 @@ class Importer {
 
   // A sequence of known length is a port for each of its tensors, "name[0]" the first.
   Result<void> add_output(const ValueInfoProto& info, const Imported& value) {
-    if (const auto* optional = std::get_if<Optional>(&value.value); optional != nullptr && optional->content) {
+    if (const auto* optional = std::get_if<Optional>(&value.value);
+        optional != nullptr && optional->content) {
       return add_output(info, *optional->content);
     }
     if (const auto* sequence = std::get_if<Sequence>(&value.value)) {
@@ -122,21 +123,24 @@ class Importer {
     const auto* tensor = std::get_if<Tensor>(&value.value);
     if (tensor == nullptr || tensor->id == ValueId::none) {
       return fail_at(ErrorCode::unsupported, model_.file, info.offset,
-                     "output '{}' is an optional without an element, which is not built yet", shown(info.name));
+                     "output '{}' is an optional without an element, which is not built yet",
+                     shown(info.name));
     }
     if (info.kind == "tensor" || info.kind.empty()) {
       TRY(compare_declared(info, result_.graph.type(tensor->id)));
     } else if (info.kind != "optional") {
-      return fail_at(ErrorCode::malformed, model_.file, info.offset, "output '{}' is declared as {} and is {}",
-                     shown(info.name), info.kind, text_of(result_.graph.type(tensor->id)));
+      return fail_at(ErrorCode::malformed, model_.file, info.offset,
+                     "output '{}' is declared as {} and is {}", shown(info.name), info.kind,
+                     text_of(result_.graph.type(tensor->id)));
     }
     return add_port(info, std::string(info.name), *tensor);
   }
 
   Result<void> add_port(const ValueInfoProto& info, std::string name, const Tensor& tensor) {
     if (tensor.packed != 0) {
-      return fail_at(ErrorCode::unsupported, model_.file, info.offset, "output '{}' is {}, which is not built yet",
-                     shown(info.name), kDataTypes[static_cast<std::size_t>(tensor.packed)].name);
+      return fail_at(ErrorCode::unsupported, model_.file, info.offset,
+                     "output '{}' is {}, which is not built yet", shown(info.name),
+                     kDataTypes[static_cast<std::size_t>(tensor.packed)].name);
     }
     if (!port_names_.insert(name).second) {
       return fail_at(ErrorCode::malformed, model_.file, info.offset, "output '{}' stands twice", shown(name));

@@ -33,8 +33,8 @@ struct ImportedModel {
   std::string producer;  ///< "pytorch 2.4.0"
   std::int64_t ir_version = 0;
   std::int64_t opset = 0;  ///< of ai.onnx; 0 when the model imports none
-  /// Inputs with an initializer of their name: the default, or what ImportOptions::overrides has for it, became
-  /// a constant and is no input of `graph`.
+  /// Inputs with an initializer of their name: the default, or what ImportOptions::overrides has for it,
+  /// became a constant and is no input of `graph`.
   std::vector<std::string> defaulted_inputs;
   /// Oddities that do not stop the import; they were logged too.
   std::vector<std::string> warnings;
@@ -45,7 +45,7 @@ struct OperatorUse {
   std::string type;  ///< "Add", or "com.microsoft.FusedMatMul" outside the default domain
   std::int64_t count = 0;
   bool missing = false;
-  std::string hint;          ///< of a missing one: the nearest known name, or the versions that are understood
+  std::string hint;  ///< of a missing one: the nearest known name, or the versions that are understood
   std::int64_t offset = -1;  ///< of the first node, or of the first that is missing
 };
 

@@ -15,8 +15,9 @@ namespace {
 // What the operators of the default domain make of constants whose packed elements were widened: the same
 // numbers, or other types altogether. Everything else would compute as for i8 and u8, which is wrong.
 constexpr std::array<std::string_view, 4> kUnpacking = {"Cast", "DequantizeLinear", "Shape", "Size"};
-constexpr std::array<std::string_view, 11> kMoving = {"Concat", "Flatten", "Gather",    "Identity", "Reshape", "Slice",
-                                                      "Split",  "Squeeze", "Transpose", "Tile",     "Unsqueeze"};
+constexpr std::array<std::string_view, 11> kMoving = {"Concat",    "Flatten", "Gather",   "Identity",
+                                                      "Reshape",   "Slice",   "Split",    "Squeeze",
+                                                      "Transpose", "Tile",    "Unsqueeze"};
 
 template <std::size_t N>
 bool is_one_of(const std::array<std::string_view, N>& list, std::string_view type) {
@@ -102,7 +103,8 @@ Result<void> NodeImporter::add_node(const NodeProto& node, Scope& scope) {
 
 Result<ImportedList> NodeImporter::results_of(const NodeProto& node, Scope& scope) {
   ImportedList inputs;
-  for (const std::string_view input : node.inputs) inputs.push_back(input.empty() ? Imported() : scope.find(input));
+  for (const std::string_view input : node.inputs)
+    inputs.push_back(input.empty() ? Imported() : scope.find(input));
   if (const FunctionProto* function = functions_.find(node)) {
     auto results = call_function(*function, node, std::move(inputs), scope);
     if (!results) return at_node(model_.file, node, std::move(results).error());

@@ -15,7 +15,8 @@
 namespace diji::onnx {
 
 /// Bodies multiply: 20 functions that call the next one twice make a million nodes. A node costs 16, an
-/// operand, an item of a sequence or 16 elements of an attribute 1; nodes of the model's own graph cost nothing.
+/// operand, an item of a sequence or 16 elements of an attribute 1; nodes of the model's own graph cost
+/// nothing.
 inline constexpr std::int64_t kExpansionMax = std::int64_t{1} << 22;
 
 class NodeImporter {
@@ -26,8 +27,9 @@ class NodeImporter {
   /// The nodes of the model's graph, after its values are in the scope.
   Result<void> add_nodes(const GraphProto& graph, const NodeOrder& order, Scope& scope);
 
-  /// A graph inside a node, or a function's body, with its inputs' values (none: absent); returns its outputs,
-  /// which are values of scope.body. Errors: too many or too few inputs, nesting, expansion beyond the limit.
+  /// A graph inside a node, or a function's body, with its inputs' values (none: absent); returns its
+  /// outputs, which are values of scope.body. Errors: too many or too few inputs, nesting, expansion beyond
+  /// the limit.
   Result<ImportedList> add_graph(const GraphProto& graph, ImportedList inputs, Scope& scope);
 
   /// Errors: unsupported beyond kExpansionMax.
@@ -41,8 +43,8 @@ class NodeImporter {
  private:
   Result<void> add_node(const NodeProto& node, Scope& scope);
   Result<ImportedList> results_of(const NodeProto& node, Scope& scope);
-  Result<ImportedList> call_function(const FunctionProto& function, const NodeProto& node, ImportedList inputs,
-                                     Scope& scope);
+  Result<ImportedList> call_function(const FunctionProto& function, const NodeProto& node,
+                                     ImportedList inputs, Scope& scope);
   Result<ImportedList> call_operator(const NodeProto& node, ImportedList inputs, Scope& scope);
   Result<void> bind_outputs(const NodeProto& node, ImportedList outputs, Scope& scope) const;
 

@@ -51,7 +51,15 @@ struct GraphFields {
   };
 };
 struct NodeFields {
-  enum : std::uint32_t { input = 1, output = 2, name = 3, op_type = 4, attribute = 5, domain = 7, overload = 8 };
+  enum : std::uint32_t {
+    input = 1,
+    output = 2,
+    name = 3,
+    op_type = 4,
+    attribute = 5,
+    domain = 7,
+    overload = 8
+  };
 };
 struct AttributeFields {
   enum : std::uint32_t {
@@ -142,7 +150,7 @@ struct DataType {
   std::string_view name;
   std::optional<DType> dtype;  ///< nothing: diji has no such tensors
   std::uint32_t typed_field = 0;
-  int packed_bits = 0;          ///< of an element, where several share a byte, the first in its lowest bits
+  int packed_bits = 0;  ///< of an element, where several share a byte, the first in its lowest bits
   DType widened = DType::boolean;  ///< what elements of such constants become
 };
 inline constexpr std::array<DataType, 29> kDataTypes = {{

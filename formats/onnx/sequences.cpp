@@ -22,7 +22,8 @@ Result<void> check_item(const Site& site, const Sequence& sequence, const Tensor
   const DType dtype = site.builder().dtype(item.id);
   const std::int32_t packed = sequence.items.empty() ? item.packed : sequence.items[0].packed;
   if (dtype == sequence.dtype && item.packed == packed) return {};
-  return fail(ErrorCode::mismatch, "a tensor of {} in a sequence of {}", name_of(dtype), name_of(sequence.dtype));
+  return fail(ErrorCode::mismatch, "a tensor of {} in a sequence of {}", name_of(dtype),
+              name_of(sequence.dtype));
 }
 
 // Counted from the end when negative; `size_max` itself is allowed for insertion.
@@ -50,7 +51,8 @@ Result<ImportedList> sequence_construct(Site& site) {
 
 Result<ImportedList> sequence_empty(Site& site) {
   const std::int64_t number = TRY(site.integer("dtype", data_type_of(DType::f32)));
-  const DType dtype = TRY(dtype_of_number(number, "attribute 'dtype'", site.importer.model().file, site.node.offset));
+  const DType dtype =
+      TRY(dtype_of_number(number, "attribute 'dtype'", site.importer.model().file, site.node.offset));
   return one(Sequence{.dtype = dtype, .items = {}});
 }
 
@@ -113,22 +115,26 @@ Result<std::vector<std::int64_t>> piece_sizes(Site& site, const Dim& along) {
   std::vector<std::int64_t> sizes;
   if (site.has_input(1) && site.builder().rank(TRY(site.plain(1, "'split'"))) == 1) {
     const auto given = site.builder().constant_ints(TRY(site.plain(1, "'split'")));
-    if (!given) return fail(ErrorCode::unsupported, "'split' depends on data; only what is known at import is built yet");
+    if (!given)
+      return fail(ErrorCode::unsupported,
+                  "'split' depends on data; only what is known at import is built yet");
     Dim total(0);
     for (const std::int64_t piece : *given) {
       if (piece < 0) return fail(ErrorCode::malformed, "a piece of {} elements", piece);
       total = total + Dim(piece);
     }
     const bool fits = !size || total.is(*size);
-    if (!fits) return fail(ErrorCode::mismatch, "pieces of {} elements, the axis has {}", total.text(), along.text());
-    site.builder().graph().require({Constraint::Kind::equal, along, total, "SplitToSequence: the sum of 'split'"});
+    if (!fits)
+      return fail(ErrorCode::mismatch, "pieces of {} elements, the axis has {}", total.text(), along.text());
+    site.builder().graph().require(
+        {Constraint::Kind::equal, along, total, "SplitToSequence: the sum of 'split'"});
     return *given;
   }
   const std::int64_t piece = site.has_input(1) ? TRY(site.known_integer(1, "'split'")) : 1;
   if (piece < 1) return fail(ErrorCode::malformed, "pieces of {} elements", piece);
   if (!size) {
-    return fail(ErrorCode::unsupported, "the axis has {} elements; a sequence of unknown length is not built yet",
-                along.text());
+    return fail(ErrorCode::unsupported,
+                "the axis has {} elements; a sequence of unknown length is not built yet", along.text());
   }
   TRY(site.importer.charge(*size / piece));
   for (std::int64_t rest = *size; rest > 0; rest -= piece) sizes.push_back(std::min(rest, piece));
@@ -174,8 +180,8 @@ Result<ImportedList> elements_at(const Site& site, std::size_t k) {
 
 // The dtype that a body declares for an output, for a list that stays empty.
 Result<DType> declared_dtype(const Site& site, const ValueInfoProto& output) {
-  return dtype_of_number(output.data_type, fmt::format("output '{}'", shown(output.name)), site.importer.model().file,
-                         output.offset);
+  return dtype_of_number(output.data_type, fmt::format("output '{}'", shown(output.name)),
+                         site.importer.model().file, output.offset);
 }
 
 Result<ImportedList> sequence_map(Site& site) {
@@ -192,7 +198,8 @@ Result<ImportedList> sequence_map(Site& site) {
     const ImportedList outputs = TRY(site.importer.add_graph(body, TRY(elements_at(site, k)), scope));
     for (std::size_t i = 0; i < outputs.size(); ++i) {
       const auto* item = std::get_if<Tensor>(&outputs[i].value);
-      if (item == nullptr || item->id == ValueId::none) return fail(ErrorCode::mismatch, "output {} of the body is no tensor", i);
+      if (item == nullptr || item->id == ValueId::none)
+        return fail(ErrorCode::mismatch, "output {} of the body is no tensor", i);
       if (k == 0) results[i].dtype = site.builder().dtype(item->id);
       TRY(check_item(site, results[i], *item));
       results[i].items.push_back(*item);

@@ -13,17 +13,16 @@ namespace {
 Result<ImportedList> import_constant(Site& site) {
   HostTensor value = TRY(constant_value(site.node, site.importer.source()));
   std::int32_t packed = 0;
-  if (const auto* proto =
-          std::get_if<std::shared_ptr<const TensorProto>>(&site.node.attributes[0].value)) {
+  if (const auto* proto = std::get_if<std::shared_ptr<const TensorProto>>(&site.node.attributes[0].value)) {
     packed = packed_type(**proto);
   }
   return ImportedList{{Tensor{site.builder().constant(std::move(value)), packed}}};
 }
 
 // All that ONNX has; constant_value says which are built.
-constexpr std::array<std::string_view, 8> kConstantForms = {
-    "value",     "value_float",  "value_floats", "value_int",
-    "value_ints", "value_string", "value_strings", "sparse_value"};
+constexpr std::array<std::string_view, 8> kConstantForms = {"value",         "value_float", "value_floats",
+                                                            "value_int",     "value_ints",  "value_string",
+                                                            "value_strings", "sparse_value"};
 constexpr std::array kConstant = {SpecialOp{"Constant", import_constant, kConstantForms}};
 
 std::vector<std::span<const SpecialOp>> families() { return {kConstant, sequence_ops()}; }

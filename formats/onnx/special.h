@@ -1,5 +1,5 @@
-// Operators that the importer resolves itself, because they are nothing at run time or hold graphs: constants,
-// sequences, optionals, control flow.
+// Operators that the importer resolves itself, because they are nothing at run time or hold graphs:
+// constants, sequences, optionals, control flow.
 #pragma once
 
 #include "formats/onnx/nodes.h"

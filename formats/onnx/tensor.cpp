@@ -115,7 +115,8 @@ Result<HostTensor> bytes_value(const TensorProto& tensor, const Source& source, 
 Result<std::vector<std::byte>> packed_bytes(const TensorProto& tensor, Source& source, std::int64_t count) {
   std::vector<std::byte> bytes;
   if (tensor.external) {
-    const ExternalBytes data = TRY(source.external.bytes(tensor, source.file, static_cast<std::uint64_t>(count)));
+    const ExternalBytes data =
+        TRY(source.external.bytes(tensor, source.file, static_cast<std::uint64_t>(count)));
     bytes.assign(data.bytes.begin(), data.bytes.end());
   } else if (tensor.typed_field != 0) {
     if (tensor.typed_field != TensorFields::int32_data) {
@@ -128,7 +129,8 @@ Result<std::vector<std::byte>> packed_bytes(const TensorProto& tensor, Source& s
       TRY(field->each(WireType::varint, "tensor data", [&](std::uint64_t bits, std::int64_t) -> Result<void> {
         // One byte an entry; writers that see it as signed leave copies of its highest bit above.
         const auto value = static_cast<std::int32_t>(bits);
-        if (value < -128 || value > 255) return broken(tensor, source, "{} is no byte of packed elements", value);
+        if (value < -128 || value > 255)
+          return broken(tensor, source, "{} is no byte of packed elements", value);
         bytes.push_back(static_cast<std::byte>(value));
         return {};
       }));
@@ -139,8 +141,8 @@ Result<std::vector<std::byte>> packed_bytes(const TensorProto& tensor, Source& s
     bytes.assign(data.begin(), data.end());
   }
   if (std::ssize(bytes) == count) return bytes;
-  return broken(tensor, source, "{} bytes of data where shape {} of {} needs {}", bytes.size(), text_of(tensor.dims),
-                kDataTypes[static_cast<std::size_t>(tensor.data_type)].name, count);
+  return broken(tensor, source, "{} bytes of data where shape {} of {} needs {}", bytes.size(),
+                text_of(tensor.dims), kDataTypes[static_cast<std::size_t>(tensor.data_type)].name, count);
 }
 
 // Each element in a byte of its own, with its sign. Unused bits of the last byte do not matter.
@@ -155,7 +157,8 @@ Result<HostTensor> packed_value(const TensorProto& tensor, Source& source, std::
   for (std::size_t i = 0; i < elements.size(); ++i) {
     const auto each = static_cast<std::size_t>(per_byte);
     const int shift = static_cast<int>(i % each) * type.packed_bits;
-    const auto high = static_cast<std::uint8_t>(std::to_integer<unsigned>(bytes[i / each]) >> shift << unused);
+    const auto high =
+        static_cast<std::uint8_t>(std::to_integer<unsigned>(bytes[i / each]) >> shift << unused);
     const int value = type.widened == DType::i8 ? static_cast<std::int8_t>(high) >> unused : high >> unused;
     elements[i] = static_cast<std::byte>(value);
   }

@@ -23,9 +23,9 @@ struct Source {
 /// The data type's number when elements share bytes in files, else 0.
 std::int32_t packed_type(const TensorProto& tensor);
 
-/// Elements that share a byte (INT4, UINT4, INT2, UINT2) come widened to i8 or u8. Errors: malformed (no valid size, data that does not fit the shape, two kinds of data, values out of
-/// range), unsupported (a data type without DType, by name). Nothing is allocated before the data is known to
-/// be there.
+/// Elements that share a byte (INT4, UINT4, INT2, UINT2) come widened to i8 or u8. Errors: malformed (no
+/// valid size, data that does not fit the shape, two kinds of data, values out of range), unsupported (a data
+/// type without DType, by name). Nothing is allocated before the data is known to be there.
 Result<HostTensor> tensor_value(const TensorProto& tensor, Source& source);
 
 /// The dtype of an ONNX number, or the error that names it: "'x' has data type FLOAT8E4M3FN, …".
