@@ -12,7 +12,7 @@ const std::vector<const OpDef*>& catalog() {
     std::vector<const OpDef*> all;
     for (const auto family : {elementwise_ops(), function_ops(), activation_ops(), shape_ops(), layout_ops(),
                               indexing_ops(), reduction_ops(), contraction_ops(), normalization_ops(),
-                              quantization_ops(), integer_product_ops()}) {
+                              quantization_ops(), integer_product_ops(), attention_ops()}) {
       for (const OpDef& op : family) all.push_back(&op);
     }
     return all;

@@ -18,5 +18,6 @@ std::span<const OpDef> contraction_ops();
 std::span<const OpDef> normalization_ops();
 std::span<const OpDef> quantization_ops();
 std::span<const OpDef> integer_product_ops();
+std::span<const OpDef> attention_ops();
 
 }  // namespace diji
