@@ -59,12 +59,18 @@ class NestBuilder {
   };
   Reg load(const Address& address, LaneType type);
   void store(const Address& address, Reg value);
+  /// Only space, place and index count; `dtype` is the elements'.
+  void prefetch(const Address& address, DType dtype);
   void report_error(Reg condition, std::int64_t code, Reg value);
 
   /// `body(induction, carried)` returns the next values; the results are the last ones.
   std::vector<Reg> loop(
       Reg lower, Reg upper, Reg step, std::vector<Reg> initial,
       const std::function<std::vector<Reg>(Reg induction, std::span<const Reg> carried)>& body);
+  /// A loop that carries nothing.
+  void for_each(Reg lower, Reg upper, Reg step, const std::function<void(Reg induction)>& body);
+  /// `body` once where the condition (i1) holds.
+  void when(Reg condition, const std::function<void()>& body);
 
  private:
   Reg compare(NestOp op, Reg a, Reg b);

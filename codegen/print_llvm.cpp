@@ -183,6 +183,7 @@ class Printer {
       case NestOp::fold_maximum: fold(i); break;
       case NestOp::load: load(i); break;
       case NestOp::store: store(i); break;
+      case NestOp::prefetch: prefetch(i); break;
       case NestOp::loop: loop(i); break;
       case NestOp::report_error: report_error(i); break;
     }
@@ -360,6 +361,12 @@ class Printer {
     } else {
       line("  store {} {}, ptr {}, align {}", text, value, at, align);
     }
+  }
+
+  // Data for reading, to be kept in all caches.
+  void prefetch(const NestInstruction& i) {
+    declare("void @llvm.prefetch.p0(ptr, i32 immarg, i32 immarg, i32 immarg)");
+    line("  call void @llvm.prefetch.p0(ptr {}, i32 0, i32 3, i32 1)", address(i, stored(i.type)));
   }
 
   void loop(const NestInstruction& i) {
