@@ -1,5 +1,6 @@
 // Products that fold an axis: matrix multiplication and convolution.
-#include "graph/builder.h"
+#include "ops/contraction.h"
+
 #include "ops/families.h"
 #include "ops/samples.h"
 
@@ -15,11 +16,12 @@ Shape without(const Shape& shape, std::size_t axis) {
   return result;
 }
 
-// NumPy's matmul: vectors are rows or columns of matrices, leading axes are batches and broadcast.
-Values matmul(Builder& b, const OpCall& call) {
-  ValueId x = call.inputs[0], y = call.inputs[1];
+}  // namespace
+
+ValueId matmul(Builder& b, ValueId x, ValueId y, std::optional<DType> sums) {
+  const bool stacked_row = b.rank(x) == 1 && b.rank(y) > 2;
   if (b.rank(x) == 0 || b.rank(y) == 0)
-    return {b.fail(ErrorCode::mismatch, "a scalar operand; at least one axis is needed")};
+    return b.fail(ErrorCode::mismatch, "a scalar operand; at least one axis is needed");
   const bool row = b.rank(x) == 1, column = b.rank(y) == 1;
   if (column) y = b.reshape(y, {b.shape(y)[0], 1});
   if (row && b.rank(y) > 2) x = b.reshape(x, {1, b.shape(x)[0]});
@@ -28,7 +30,7 @@ Values matmul(Builder& b, const OpCall& call) {
     const Shape x_batch(b.shape(x).begin(), b.shape(x).end() - 2),
         y_batch(b.shape(y).begin(), b.shape(y).end() - 2);
     const Shape batch = b.broadcast_shapes(x_batch, y_batch, "matmul");
-    if (!b.ok()) return {ValueId::none};
+    if (!b.ok()) return ValueId::none;
     const auto stretch = [&](ValueId id) {
       Shape to = batch;
       to.insert(to.end(), b.shape(id).end() - 2, b.shape(id).end());
@@ -41,13 +43,16 @@ Values matmul(Builder& b, const OpCall& call) {
     dims.lhs_contracting = {b.rank(x) - 1};
     dims.rhs_contracting = {b.rank(y) - 2};
   }
-  ValueId result = b.dot_general(x, y, dims);
-  if (!b.ok()) return {ValueId::none};
+  ValueId result = b.dot_general(x, y, dims, sums);
+  if (!b.ok()) return ValueId::none;
   if (column) result = b.reshape(result, without(b.shape(result), b.shape(result).size() - 1));
-  if (row && b.rank(call.inputs[1]) > 2)
-    result = b.reshape(result, without(b.shape(result), b.shape(result).size() - 2));
-  return {result};
+  if (stacked_row) result = b.reshape(result, without(b.shape(result), b.shape(result).size() - 2));
+  return result;
 }
+
+namespace {
+
+Values matmul_op(Builder& b, const OpCall& call) { return {matmul(b, call.inputs[0], call.inputs[1])}; }
 
 // Padding of one axis under SAME_UPPER/SAME_LOWER: as much as makes out = ceil(in / stride).
 std::optional<std::int64_t> same_padding(Builder& b, const Dim& in, std::int64_t reach, std::int64_t stride) {
@@ -65,7 +70,15 @@ std::optional<std::int64_t> same_padding(Builder& b, const Dim& in, std::int64_t
 // Far above any real stride or dilation, far below where products of two overflow.
 constexpr std::int64_t kGeometryMax = (std::int64_t{1} << 31) - 1;
 
-std::optional<ConvolutionDims> conv_geometry(Builder& b, const OpCall& call, std::size_t spatial) {
+}  // namespace
+
+std::optional<ConvolutionDims> conv_geometry(Builder& b, const OpCall& call, ValueId x, ValueId w) {
+  if (b.rank(x) < 3 || b.rank(w) != b.rank(x)) {
+    b.fail(ErrorCode::mismatch, "x {} and w {} need equal ranks of at least 3", text_of(b.shape(x)),
+           text_of(b.shape(w)));
+    return std::nullopt;
+  }
+  const auto spatial = static_cast<std::size_t>(b.rank(x) - 2);
   ConvolutionDims dims{.strides = call.attributes.get_or("strides", Ints(spatial, 1)),
                        .dilations = call.attributes.get_or("dilations", Ints(spatial, 1)),
                        .groups = call.attributes.get_or<std::int64_t>("group", 1)};
@@ -94,16 +107,16 @@ std::optional<ConvolutionDims> conv_geometry(Builder& b, const OpCall& call, std
     return std::nullopt;
   }
   for (std::size_t i = 0; i < spatial; ++i) {
-    const auto size = b.shape(call.inputs[1])[i + 2].constant();
+    const auto size = b.shape(w)[i + 2].constant();
     if (!size || (!kernel.empty() && (kernel.size() != spatial || kernel[i] != *size))) {
       b.fail(ErrorCode::mismatch, "kernel_shape [{}] does not fit w {}", fmt::join(kernel, ", "),
-             text_of(b.shape(call.inputs[1])));
+             text_of(b.shape(w)));
       return std::nullopt;
     }
     if (mode == "VALID") pads[i] = pads[i + spatial] = 0;
     if (mode.starts_with("SAME")) {
-      const auto total = same_padding(b, b.shape(call.inputs[0])[i + 2], dims.dilations[i] * (*size - 1) + 1,
-                                      dims.strides[i]);
+      const auto total =
+          same_padding(b, b.shape(x)[i + 2], dims.dilations[i] * (*size - 1) + 1, dims.strides[i]);
       if (!total) return std::nullopt;
       pads[i] = mode == "SAME_UPPER" ? *total / 2 : *total - *total / 2;
       pads[i + spatial] = *total - pads[i];
@@ -114,18 +127,15 @@ std::optional<ConvolutionDims> conv_geometry(Builder& b, const OpCall& call, std
   return dims;
 }
 
+namespace {
+
 Values conv(Builder& b, const OpCall& call) {
   const ValueId x = call.inputs[0], w = call.inputs[1];
-  if (b.rank(x) < 3 || b.rank(w) != b.rank(x)) {
-    return {b.fail(ErrorCode::mismatch, "x {} and w {} need equal ranks of at least 3", text_of(b.shape(x)),
-                   text_of(b.shape(w)))};
-  }
-  const auto spatial = static_cast<std::size_t>(b.rank(x) - 2);
-  const auto dims = conv_geometry(b, call, spatial);
+  const auto dims = conv_geometry(b, call, x, w);
   if (!dims) return {ValueId::none};
   ValueId result = b.convolution(x, w, *dims);
   if (call.inputs.size() > 2 && call.inputs[2] != ValueId::none && b.ok()) {
-    Shape bias(spatial + 2, Dim(1));
+    Shape bias(b.shape(x).size(), Dim(1));
     bias[1] = b.shape(w)[0];
     result = b.add(result, b.reshape(call.inputs[2], std::move(bias)));
   }
@@ -180,7 +190,7 @@ constexpr std::array kOps = {
                  "ascending order.",
           .inputs = {{"a", "[..., M, K]", kNumeric}, {"b", "[..., K, N]", kNumeric}},
           .outputs = {{"y", "[..., M, N]", kNumeric}},
-          .decompose = matmul,
+          .decompose = matmul_op,
           .samples = matmul_samples,
           .onnx = {"MatMul", {1, 9, 13}},
           .oracle = "onnx-node:test_matmul_"},
