@@ -11,5 +11,8 @@ std::span<const OpDef> elementwise_ops();
 std::span<const OpDef> shape_ops();
 std::span<const OpDef> reduction_ops();
 std::span<const OpDef> contraction_ops();
+std::span<const OpDef> convolution_ops();
+std::span<const OpDef> pooling_ops();
+std::span<const OpDef> einsum_ops();
 
 }  // namespace diji
