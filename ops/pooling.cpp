@@ -163,19 +163,6 @@ ValueId kept(Builder& b, ValueId folded, const Shape& from) {
   return b.reshape(folded, std::move(shape));
 }
 
-Values global_average_pool(Builder& b, const OpCall& call) {
-  const auto axes = spatial_axes(b, call.inputs[0]);
-  if (!axes) return {ValueId::none};
-  const Shape from = b.shape(call.inputs[0]);
-  const DType dtype = b.dtype(call.inputs[0]);
-  const ValueId x = b.convert(call.inputs[0], wider(dtype));
-  Dim count = 1;
-  for (const std::int64_t axis : *axes) count = count * from[static_cast<std::size_t>(axis)];
-  const ValueId sum = b.reduce(x, Reduction::sum, *axes);
-  const ValueId mean = b.divide(sum, b.convert(size_scalar(b, count), b.dtype(x)));
-  return {kept(b, b.convert(mean, dtype), from)};
-}
-
 Values global_lp_pool(Builder& b, const OpCall& call) {
   const auto axes = spatial_axes(b, call.inputs[0]);
   const auto p = exponent_of(b, call);
@@ -318,14 +305,6 @@ constexpr std::array kOps = {
           .samples = lp_pool_samples,
           .onnx = {"LpPool", {1, 2, 11, 18, 22}, whole_exponent},
           .oracle = "onnx-node:test_lppool"},
-    OpDef{.name = "global_average_pool",
-          .doc = "Mean over all spatial axes: [N, C, ...] -> [N, C, 1...].",
-          .inputs = {{"x", "[N, C, ...]", kFloating}},
-          .outputs = {{"y", "[N, C, 1...]", kFloating}},
-          .decompose = global_average_pool,
-          .samples = global_samples,
-          .onnx = {"GlobalAveragePool", {1, 22}},
-          .oracle = "onnx-node:test_globalaveragepool"},
     OpDef{.name = "global_lp_pool",
           .doc = "The p-norm over all spatial axes: [N, C, ...] -> [N, C, 1...].",
           .inputs = {{"x", "[N, C, ...]", kFloating}},

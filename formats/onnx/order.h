@@ -5,6 +5,7 @@
 #include "formats/onnx/proto.h"
 
 #include <cstddef>
+#include <functional>
 #include <string_view>
 #include <vector>
 
@@ -15,8 +16,13 @@ struct NodeOrder {
   bool was_sorted = true;
 };
 
-/// Keeps the file's order wherever it can. Errors (malformed, with byte and names): a value defined twice (an
-/// initializer may stand among the inputs too), one that nobody defines, a cycle.
-Result<NodeOrder> order_nodes(const GraphProto& graph, std::string_view file);
+/// Whether a graph around this one defines a value. Empty for a graph that sees no other.
+using OuterNames = std::function<bool(std::string_view)>;
+
+/// Keeps the file's order wherever it can; what the graphs inside a node read, the node needs. Errors
+/// (malformed, with byte and names): a value defined twice (an initializer may stand among the inputs too), a
+/// node's output that has the name of an outer value (IR.md; inputs and initializers may), one that nobody
+/// defines, a cycle.
+Result<NodeOrder> order_nodes(const GraphProto& graph, std::string_view file, const OuterNames& outer = {});
 
 }  // namespace diji::onnx

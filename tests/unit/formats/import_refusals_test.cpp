@@ -91,13 +91,8 @@ TEST_CASE("an error about thousands of unknown operators stays readable") {
   expect_error(import(graph), ErrorCode::unsupported, {"1000 operators are not built yet", "744 more"});
 }
 
-TEST_CASE("functions, versions that are not understood, domains that are not imported") {
-  Message function =
-      Message().text(onnx::FunctionFields::name, "Grow").text(onnx::FunctionFields::domain, "own");
+TEST_CASE("versions that are not understood, domains that are not imported") {
   GraphSpec graph = small_graph({node("Grow", {"x"}, {"z"}).text(NodeFields::domain, "own")});
-  Message model = model_of(graph).message(ModelFields::opset_import, opset("own", 1));
-  expect_error(import(model.message(ModelFields::functions, function)), ErrorCode::unsupported,
-               {"own.Grow", "function of this model"});
   expect_at_node(import(model_of(graph)), ErrorCode::malformed,
                  {"'z'", "own.Grow", "no operator set of the domain 'own'"}, "own.Grow");
   expect_at_node(import(small_graph({node("Add", {"x", "y"}, {"z"})}), 6), ErrorCode::unsupported,

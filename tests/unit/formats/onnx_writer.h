@@ -12,6 +12,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -154,6 +155,39 @@ inline Message node(std::string_view op_type, std::initializer_list<std::string_
   return result;
 }
 
+inline Message graph_attribute(std::string_view name, const Message& graph) {
+  return attribute_head(name, onnx::AttributeType::graph).message(onnx::AttributeFields::g, graph);
+}
+/// An attribute that stands for one of the function around it.
+inline Message reference_attribute(std::string_view name, onnx::AttributeType type, std::string_view to) {
+  return attribute_head(name, type).text(onnx::AttributeFields::ref_attr_name, to);
+}
+
+/// A function of the domain "own", whose body is of operator set 17.
+struct FunctionSpec {
+  std::string_view name;
+  std::vector<std::string_view> inputs, outputs, attributes;
+  std::vector<Message> defaults, nodes;
+  std::int64_t version = 17;
+
+  Message message() const {
+    using onnx::FunctionFields;
+    Message function;
+    function.text(FunctionFields::name, name).text(FunctionFields::domain, "own");
+    for (const std::string_view input : inputs) function.text(FunctionFields::input, input);
+    for (const std::string_view output : outputs) function.text(FunctionFields::output, output);
+    for (const std::string_view attribute : attributes) function.text(FunctionFields::attribute, attribute);
+    for (const Message& attribute : defaults) function.message(FunctionFields::attribute_proto, attribute);
+    for (const Message& node : nodes) function.message(FunctionFields::node, node);
+    for (const auto& [domain, set] : {std::pair<std::string_view, std::int64_t>("", version), {"own", 1}}) {
+      function.message(FunctionFields::opset_import, Message()
+                                                         .text(onnx::OperatorSetIdFields::domain, domain)
+                                                         .integer(onnx::OperatorSetIdFields::version, set));
+    }
+    return function;
+  }
+};
+
 struct GraphSpec {
   std::vector<Message> nodes, initializers, inputs, outputs;
 
@@ -189,6 +223,18 @@ inline Result<ImportedModel> import(const Message& model, const ImportOptions& o
 }
 inline Result<ImportedModel> import(const GraphSpec& graph, std::int64_t version = 17) {
   return import(model_of(graph, version));
+}
+
+inline Message own_node(std::string_view op_type, std::initializer_list<std::string_view> inputs,
+                        std::initializer_list<std::string_view> outputs,
+                        std::initializer_list<Message> attributes = {}) {
+  return node(op_type, inputs, outputs, attributes).text(onnx::NodeFields::domain, "own");
+}
+inline Message model_with(const GraphSpec& graph, std::initializer_list<FunctionSpec> functions) {
+  Message model = model_of(graph).message(onnx::ModelFields::opset_import, opset("own", 1));
+  for (const FunctionSpec& function : functions)
+    model.message(onnx::ModelFields::functions, function.message());
+  return model;
 }
 
 /// x f32[N, 4], y f32[4], with `nodes` in between and `z` out.
