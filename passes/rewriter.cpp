@@ -23,8 +23,7 @@ Values copy_node(Builder& builder, const Graph& graph, const Node& node, const V
 
 Result<Graph> rewrite(const Graph& graph, const NodeRule& rule,
                       const std::function<bool(const Node&)>& wanted) {
-  Graph result;
-  result.name = graph.name;
+  Graph result = graph.successor();
   ValueMap map(graph.values().size());
   for (const Port& port : graph.inputs()) {
     map.set(port.value, result.add_input(port.name, graph.type(port.value)));
