@@ -7,6 +7,7 @@
 #include "graph/error_bound.h"
 #include "graph/reference.h"
 
+#include <algorithm>
 #include <optional>
 
 namespace diji {
@@ -21,8 +22,9 @@ struct Cell {
 
 class Interpreter {
  public:
-  Interpreter(const Graph& graph, const Bindings& bindings, Mode mode)
-      : graph_(graph), bindings_(bindings), mode_(mode), cells_(graph.values().size()) {}
+  // Nodes may bind further symbols, for what comes behind them.
+  Interpreter(const Graph& graph, Bindings bindings, Mode mode)
+      : graph_(graph), bindings_(std::move(bindings)), mode_(mode), cells_(graph.values().size()) {}
 
   Result<std::vector<Cell>> run(std::vector<Cell> inputs) {
     for (std::size_t i = 0; i < inputs.size(); ++i) cell(graph_.inputs()[i].value) = std::move(inputs[i]);
@@ -51,6 +53,7 @@ class Interpreter {
     const auto primitive = primitive_of(node.op);
     if (primitive == Primitive::fusion) return body(node, *node.bodies[0]);
     if (!primitive) return composed(node);
+    if (primitive == Primitive::compact) bind_count(node);
     const Type& type = graph_.type(node.outputs[0]);
     const StaticShape shape = TRY(evaluate(type.shape, bindings_));
     std::vector<const Array*> inputs;
@@ -65,6 +68,14 @@ class Interpreter {
     if (mode_ == Mode::bounded) result.bound = TRY(error_bound(call, bounds, result.array));
     cell(node.outputs[0]) = std::move(result);
     return {};
+  }
+
+  // The size of a compact's result is how many elements of its mask are true.
+  void bind_count(const Node& node) {
+    const auto& mask = std::get<std::vector<std::uint8_t>>(cell(node.inputs[0])->array.elements);
+    const Dim symbol = node.attributes.get_or("symbols", Shape{})[0];
+    bindings_[std::string(*symbol.symbol_name())] =
+        std::ranges::count_if(mask, [](std::uint8_t element) { return element != 0; });
   }
 
   Result<void> body(const Node& node, const Graph& body) {
@@ -114,7 +125,7 @@ class Interpreter {
   }
 
   const Graph& graph_;
-  const Bindings& bindings_;
+  Bindings bindings_;
   Mode mode_;
   std::vector<std::optional<Cell>> cells_;
 };

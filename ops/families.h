@@ -8,6 +8,10 @@
 namespace diji {
 
 std::span<const OpDef> elementwise_ops();
+std::span<const OpDef> function_ops();
+std::span<const OpDef> activation_ops();
+std::span<const OpDef> indexing_ops();
+std::span<const OpDef> layout_ops();
 std::span<const OpDef> shape_ops();
 std::span<const OpDef> reduction_ops();
 std::span<const OpDef> contraction_ops();

@@ -146,7 +146,9 @@ Result<ImportedList> NodeImporter::call_function(const FunctionProto& function, 
 Result<ImportedList> NodeImporter::call_operator(const NodeProto& node, ImportedList inputs, Scope& scope) {
   const Record record = find_record(node, scope.opsets);
   const bool is_default = domain_of(node.domain).empty();
-  ForeignNode call{.version = record.version, .attributes = TRY(read_attributes(node, *record.op, source_))};
+  ForeignNode call{.version = record.version,
+                   .attributes = TRY(read_attributes(node, *record.op, source_)),
+                   .outputs = node.outputs.size()};
   std::int32_t packed = 0;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     const auto* tensor = std::get_if<Tensor>(&inputs[i].value);
