@@ -15,5 +15,11 @@ std::span<const OpDef> layout_ops();
 std::span<const OpDef> shape_ops();
 std::span<const OpDef> reduction_ops();
 std::span<const OpDef> contraction_ops();
+std::span<const OpDef> normalization_ops();
+std::span<const OpDef> quantization_ops();
+std::span<const OpDef> integer_product_ops();
+std::span<const OpDef> convolution_ops();
+std::span<const OpDef> pooling_ops();
+std::span<const OpDef> einsum_ops();
 
 }  // namespace diji
