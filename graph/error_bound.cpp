@@ -2,8 +2,8 @@
 #include "graph/error_bound.h"
 
 #include "base/check.h"
-#include "graph/map_error.h"
 #include "graph/error_rules.h"
+#include "graph/map_error.h"
 
 #include <algorithm>
 

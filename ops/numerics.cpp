@@ -7,10 +7,6 @@
 
 namespace diji {
 
-ValueId size_scalar(Builder& b, const Dim& size, DType dtype) {
-  return b.convert(b.reshape(b.dims({size}), {}), dtype);
-}
-
 ValueId along_axis(Builder& b, ValueId vector, std::int64_t axis, std::int64_t rank) {
   if (!b.ok()) return ValueId::none;
   if (b.rank(vector) != 1) return b.fail(ErrorCode::mismatch, "{} is no vector", text_of(b.type(vector)));

@@ -2,20 +2,14 @@
 #pragma once
 
 #include "graph/builder.h"
+#include "ops/formula.h"
 
 namespace diji {
-
-/// Input number `i`, or none where the call leaves it out.
-inline ValueId operand(const OpCall& call, std::size_t i) {
-  return i < call.inputs.size() ? call.inputs[i] : ValueId::none;
-}
 
 /// What sums and quotients run in: f32, or f64 for f64. A 16-bit float holds neither large counts nor large
 /// sums.
 inline DType wide(DType dtype) { return dtype == DType::f64 ? dtype : DType::f32; }
 
-/// A scalar whose value is an expression of sizes.
-ValueId size_scalar(Builder& b, const Dim& size, DType dtype);
 /// A vector's elements along `axis` of a tensor of this rank: [n] -> [1..., n, 1...].
 ValueId along_axis(Builder& b, ValueId vector, std::int64_t axis, std::int64_t rank);
 /// All axes from `first` on.
