@@ -19,6 +19,7 @@ std::span<const OpDef> normalization_ops();
 std::span<const OpDef> quantization_ops();
 std::span<const OpDef> integer_product_ops();
 std::span<const OpDef> attention_ops();
+std::span<const OpDef> recurrent_ops();
 std::span<const OpDef> convolution_ops();
 std::span<const OpDef> pooling_ops();
 std::span<const OpDef> einsum_ops();
