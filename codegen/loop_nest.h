@@ -38,12 +38,18 @@ enum class NestOp : std::uint8_t {
   remainder,
   minimum,
   maximum,
-  multiply_add,
+  multiply_add,        ///< a·b + c, fused or not, as is fastest
+  fused_multiply_add,  ///< a·b + c with one rounding, whatever it costs
   sqrt,
+  absolute,   ///< of floats
+  copy_sign,  ///< the first's magnitude under the second's sign
+  floor,
+  ceil,
   round_even,
-  // bits of integers
+  // bits of integers and booleans
   bit_and,
   bit_or,
+  bit_xor,
   shift_left,
   shift_right,
   // comparisons and masks

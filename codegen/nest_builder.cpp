@@ -81,6 +81,10 @@ Reg NestBuilder::multiply_add(Reg a, Reg b, Reg c) {
   return emit({.op = NestOp::multiply_add, .operands = {a, b, c}}, type(c));
 }
 
+Reg NestBuilder::fused_multiply_add(Reg a, Reg b, Reg c) {
+  return emit({.op = NestOp::fused_multiply_add, .operands = {a, b, c}}, type(c));
+}
+
 Reg NestBuilder::unary(NestOp op, Reg x) { return emit({.op = op, .operands = {x}}, type(x)); }
 
 Reg NestBuilder::compare(NestOp op, Reg a, Reg b) {

@@ -36,6 +36,7 @@ class NestBuilder {
   Reg minimum(Reg a, Reg b) { return binary(NestOp::minimum, a, b); }
   Reg maximum(Reg a, Reg b) { return binary(NestOp::maximum, a, b); }
   Reg multiply_add(Reg a, Reg b, Reg c);
+  Reg fused_multiply_add(Reg a, Reg b, Reg c);
   Reg unary(NestOp op, Reg x);
   Reg binary(NestOp op, Reg a, Reg b);
   Reg less(Reg a, Reg b) { return compare(NestOp::less, a, b); }

@@ -155,10 +155,16 @@ class Printer {
         intrinsic(i.results[0], floating ? "maximum" : is_signed ? "smax" : "umax", i.type, i.operands);
         break;
       case NestOp::multiply_add: intrinsic(i.results[0], "fmuladd", i.type, i.operands); break;
+      case NestOp::fused_multiply_add: intrinsic(i.results[0], "fma", i.type, i.operands); break;
+      case NestOp::absolute: intrinsic(i.results[0], "fabs", i.type, i.operands); break;
+      case NestOp::copy_sign: intrinsic(i.results[0], "copysign", i.type, i.operands); break;
+      case NestOp::floor: intrinsic(i.results[0], "floor", i.type, i.operands); break;
+      case NestOp::ceil: intrinsic(i.results[0], "ceil", i.type, i.operands); break;
       case NestOp::sqrt: intrinsic(i.results[0], "sqrt", i.type, i.operands); break;
       case NestOp::round_even: intrinsic(i.results[0], "rint", i.type, i.operands); break;
       case NestOp::bit_and: simple(i, "and"); break;
       case NestOp::bit_or: simple(i, "or"); break;
+      case NestOp::bit_xor: simple(i, "xor"); break;
       case NestOp::shift_left: simple(i, "shl"); break;
       case NestOp::shift_right: simple(i, is_signed ? "ashr" : "lshr"); break;
       case NestOp::less: simple(i, floating ? "fcmp olt" : is_signed ? "icmp slt" : "icmp ult"); break;
