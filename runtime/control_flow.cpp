@@ -12,6 +12,9 @@
 namespace diji {
 namespace {
 
+// So many iterations of a loop go by between two waits, where the loop itself never waits for data.
+constexpr std::int64_t kStretch = 1024;
+
 std::unexpected<Error> about(const Node& node, ErrorCode code, std::string sentence) {
   const std::string_view name = node.name.empty() ? node.op->name : std::string_view(node.name);
   auto error = fail(code, "{}: {}", name, sentence);
@@ -149,6 +152,8 @@ Result<void> Runner::run_loop(Frame& frame, const Control& control, ControlFrame
             .form = control.form};
   TRY(start_loop(loop));
   for (; loop.iteration < loop.trips_max && loop.go_on; ++loop.iteration) {
+    // A stream holds what is queued: a loop that never waits must not fill the host's memory with it.
+    if (loop.iteration % kStretch == kStretch - 1) TRY(stream_.sync());
     TRY(start_iteration(loop));
     TRY(run_frame(body));
     TRY(finish_iteration(loop));
@@ -190,7 +195,6 @@ Result<void> Runner::start_loop(Loop& loop) {
 
 // The numbers lie on the device in stretches, so that few iterations wait for the host.
 Result<diji_place> Runner::iteration_number(LoopFrame& state, std::int64_t iteration) {
-  constexpr std::int64_t kStretch = 1024;
   const std::int64_t first = iteration / kStretch * kStretch;
   if (state.first_number != first) {
     TRY(stream_.sync());  // the last copy of these bytes

@@ -303,6 +303,62 @@ TEST_CASE("a scan over three inputs, for every size, with the same bits for any 
   }
 }
 
+// The cpu's table with counters in front.
+struct Calls {
+  std::atomic<int> syncs, allocations, uploads, launches;
+};
+Calls& calls() {
+  static Calls counted;
+  return counted;
+}
+diji_device_plugin_table counting_table() {
+  static const diji_device_plugin_table real = *built_in_plugins()[0];
+  diji_device_plugin_table table = real;
+  table.stream_sync = [](diji_stream* stream) {
+    ++calls().syncs;
+    return real.stream_sync(stream);
+  };
+  table.alloc = [](diji_device* device, std::uint64_t bytes, diji_buffer** out) {
+    ++calls().allocations;
+    return real.alloc(device, bytes, out);
+  };
+  table.copy_to_device = [](diji_stream* stream, diji_place dst, const void* src, std::uint64_t bytes) {
+    ++calls().uploads;
+    return real.copy_to_device(stream, dst, src, bytes);
+  };
+  table.launch = [](diji_stream* stream, diji_module* module, const diji_launch* launch) {
+    ++calls().launches;
+    return real.launch(stream, module, launch);
+  };
+  return table;
+}
+
+TEST_CASE("a pure scan waits for the host once, and uploads nothing but its inputs") {
+  const test::ScratchCache cache;
+  const diji_device_plugin_table table = counting_table();
+  const diji_device_plugin_table* const tables[] = {&table};
+  DeviceList devices(tables, 2);
+  const auto session = Session::of(devices, test::graph_from(kScan), {});
+  REQUIRE_MESSAGE(session, session.error().message);
+  const auto run = [&](std::int64_t steps) {
+    const auto inputs = scan_inputs(steps, 2);
+    const auto& ports = (*session)->graph().inputs();
+    std::map<std::string, HostTensor> named;
+    for (std::size_t i = 0; i < inputs.size(); ++i) named[ports[i].name] = inputs[i];
+    REQUIRE((*session)->run(named));
+  };
+  run(100);
+  calls().syncs = calls().allocations = calls().uploads = calls().launches = 0;
+  run(100);
+  EXPECT(calls().syncs == 1);
+  EXPECT(calls().allocations == 0);
+  EXPECT(calls().uploads == 5 + 1);  // and the error word
+  EXPECT(calls().launches >= 100);
+  calls().syncs = 0;
+  run(5000);
+  EXPECT(calls().syncs < 20);
+}
+
 constexpr std::string_view kObserved = R"(graph "observed" {
   symbol N in [0, 100000]
   symbol "#0" in [-1000, 1000]
