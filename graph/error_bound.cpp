@@ -2,35 +2,12 @@
 #include "graph/error_bound.h"
 
 #include "base/check.h"
+#include "graph/error_rules.h"
 
 #include <algorithm>
-#include <cmath>
-#include <limits>
 
 namespace diji {
 namespace {
-
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-
-double gamma(double depth, double u) { return depth * u < 1 ? depth * u / (1 - depth * u) : kInfinity; }
-
-// The smallest subnormal step: what a result near zero may lose besides its relative error.
-double subnormal_step(DType dtype) {
-  switch (dtype) {
-    case DType::f64: return std::numeric_limits<double>::denorm_min();
-    case DType::f16: return std::ldexp(1.0, -24);
-    case DType::bf16: return std::ldexp(1.0, -133);
-    default: return std::ldexp(1.0, -149);
-  }
-}
-
-std::vector<double> as_doubles(const Array& array) {
-  return std::visit(
-      [](const auto& elements) { return std::vector<double>(elements.begin(), elements.end()); },
-      array.elements);
-}
-
-bool is_narrow(DType dtype) { return dtype == DType::f16 || dtype == DType::bf16; }
 
 // What sums run in: reductions in f64, dot products and convolutions in the dtype but at least in f32.
 DType sum_dtype(Primitive primitive, DType dtype) {
@@ -45,20 +22,6 @@ void round_sums(std::vector<double>& errors, const std::vector<double>& results,
   for (std::size_t i = 0; i < errors.size(); ++i) {
     if (std::isfinite(results[i])) errors[i] += u * (std::fabs(results[i]) + errors[i]);
   }
-}
-
-// The largest finite number of a float; of an integer, as far as a double tells.
-double largest(DType dtype) {
-  switch (dtype) {
-    case DType::f16: return 65504;
-    case DType::bf16: return 0x1.fep127;
-    default: break;
-  }
-  return visit_dtype(dtype, [](auto tag) -> double {
-    using T = typename decltype(tag)::type;
-    if constexpr (std::is_arithmetic_v<T>) return static_cast<double>(std::numeric_limits<T>::max());
-    return 0;
-  });
 }
 
 // An operand whose kernel value may have overflowed to infinity (a float) or wrapped (an integer) while the
@@ -79,19 +42,6 @@ std::vector<double> usable(const Array& array, const std::vector<double>& bound)
 struct Operand {
   double value, error;
 };
-
-// An error of 0 stays 0 whatever it is multiplied with, an unbounded one stays unbounded: where nothing is
-// known of an operand, it may be infinite, and 0 times it NaN.
-double times(double value, double error) {
-  if (error == 0 || std::isinf(error)) return error;
-  return std::fabs(value) * error;
-}
-
-// Rounding of the operation itself on top of what its operands' errors cause. An exact infinity is exact.
-double with_rounding(double propagated, double result, double u) {
-  const double size = std::isinf(result) && propagated == 0 ? 0 : std::fabs(result) + propagated;
-  return propagated + times(u, size);
-}
 
 double divide_error(Operand a, Operand b, double result, double u) {
   const double smallest = std::fabs(b.value) - b.error;
@@ -165,19 +115,14 @@ std::vector<double> convert_bound(const ReferenceCall& call, const std::vector<d
   return out;
 }
 
-// Of a sum of `depth` terms: `errors` and `magnitude` are the sums over the terms. Partial sums that may
-// overflow promise nothing.
-double sum_error(double errors, double magnitude, double depth, double u, DType dtype) {
-  if (!is_floating(dtype)) return errors;
-  const bool runs_in_f32 = dtype == DType::f16 || dtype == DType::bf16;
-  if (!(magnitude <= largest(runs_in_f32 ? DType::f32 : dtype))) return kInfinity;
-  return errors + times(gamma(depth, u), magnitude) +
-         depth * subnormal_step(runs_in_f32 ? DType::f32 : dtype);
+bool reduces_by(const ReferenceCall& call, Reduction reduction) {
+  return call.primitive == Primitive::reduce &&
+         call.attributes.get_or("kind", std::string{}) == name_of(reduction);
 }
 
 std::vector<double> reduce_bound(const ReferenceCall& call, const std::vector<double>& input,
                                  std::size_t count, double u) {
-  const bool sum = call.attributes.get_or("kind", std::string{}) == "sum";
+  const bool sum = reduces_by(call, Reduction::sum);
   const auto targets = reduce_targets(call);
   const auto values = as_doubles(*call.inputs[0]);
   const double depth = count == 0 ? 0 : static_cast<double>(values.size() / count);
@@ -219,7 +164,7 @@ std::vector<double> dot_bound(const ReferenceCall& call, std::span<const std::ve
 std::vector<double> convolution_bound(const ReferenceCall& call,
                                       std::span<const std::vector<double>* const> bounds, std::size_t count,
                                       double u) {
-  const auto &x = call.inputs[0]->doubles(), &w = call.inputs[1]->doubles();
+  const auto x = as_doubles(*call.inputs[0]), w = as_doubles(*call.inputs[1]);
   std::vector<double> propagated(count, 0.0), magnitude(count, 0.0);
   for_each_product(call, [&](std::int64_t element, std::int64_t source, std::int64_t weight) {
     const auto s = static_cast<std::size_t>(source), k = static_cast<std::size_t>(weight);
@@ -272,7 +217,8 @@ Result<std::vector<double>> error_bound(const ReferenceCall& call,
   });
   // Integers and booleans made of exact values are exact, wrapping included.
   if (!floating && exact_inputs) return std::vector<double>(static_cast<std::size_t>(result.count()), 0.0);
-  const bool moves = is_view(call.primitive) || call.primitive == Primitive::concatenate;
+  const bool moves = is_view(call.primitive) || call.primitive == Primitive::concatenate ||
+                     call.primitive == Primitive::gather || call.primitive == Primitive::scatter;
   std::vector<std::vector<double>> bounds;
   std::vector<const std::vector<double>*> input_bounds;
   bounds.reserve(given_bounds.size());
@@ -292,16 +238,24 @@ Result<std::vector<double>> error_bound(const ReferenceCall& call,
       case Primitive::broadcast:
       case Primitive::slice: return moved(call, *input_bounds[0]);
       case Primitive::concatenate: return concatenated(call, input_bounds);
-      case Primitive::reduce: return reduce_bound(call, *input_bounds[0], values.size(), sum_u);
+      case Primitive::iota:
+      case Primitive::gather:
+      case Primitive::scatter:
+      case Primitive::arg_reduce:
+      case Primitive::prefix_scan:
+      case Primitive::sort_indices:
+      case Primitive::compact: return bound_by_index(call, input_bounds, result);
+      case Primitive::reduce:
+        if (reduces_by(call, Reduction::product)) return product_bound(call, *input_bounds[0], values.size());
+        return reduce_bound(call, *input_bounds[0], values.size(), sum_u);
       case Primitive::dot_general: return dot_bound(call, input_bounds, sum_u);
       case Primitive::convolution: return convolution_bound(call, input_bounds, values.size(), sum_u);
       case Primitive::fusion: check_failed("fusion", "the interpreter runs its body");
       default: return map_bound(call, input_bounds, values, u);
     }
   }());
-  const bool sums =
-      call.primitive == Primitive::dot_general || call.primitive == Primitive::convolution ||
-      (call.primitive == Primitive::reduce && call.attributes.get_or("kind", std::string{}) == "sum");
+  const bool sums = call.primitive == Primitive::dot_general || call.primitive == Primitive::convolution ||
+                    reduces_by(call, Reduction::sum) || reduces_by(call, Reduction::product);
   if (sums) round_sums(bound, values, summed, call.dtype);
   if (floating && !moves && call.primitive != Primitive::maximum) {
     for (double& b : bound) b += subnormal_step(call.dtype);
