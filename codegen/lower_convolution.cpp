@@ -33,9 +33,7 @@ struct ConvolutionLowering {
     set_axes();
   }
 
-  bool padded(std::size_t axis) const {
-    return !dims.pads_low[axis].is(0) || !dims.pads_high[axis].is(0);
-  }
+  bool padded(std::size_t axis) const { return !dims.pads_low[axis].is(0) || !dims.pads_high[axis].is(0); }
   bool pointwise() const {
     for (std::size_t axis = 0; axis < spatial; ++axis) {
       if (!w[axis + 2].is(1) || dims.strides[axis] != 1 || padded(axis)) return false;
@@ -119,8 +117,7 @@ struct ConvolutionLowering {
     const auto at = lane_positions(position);
     Reg index = flat() ? position : b.integer(0, DType::i64, lanes);
     for (std::size_t axis = 0; axis < spatial; ++axis) {
-      const Reg steps = b.integer(dims.strides[axis], DType::i64, lanes),
-                pad = b.dim(dims.pads_low[axis]);
+      const Reg steps = b.integer(dims.strides[axis], DType::i64, lanes), pad = b.dim(dims.pads_low[axis]);
       const Reg input =
           b.binary(NestOp::subtract, b.binary(NestOp::multiply, at[axis], steps), b.splat(pad, lanes));
       result.inputs.push_back(input);
