@@ -10,9 +10,9 @@ namespace diji {
 const std::vector<const OpDef*>& catalog() {
   static const std::vector<const OpDef*> kAll = [] {
     std::vector<const OpDef*> all;
-    for (const auto family :
-         {elementwise_ops(), function_ops(), activation_ops(), shape_ops(), layout_ops(), indexing_ops(),
-          reduction_ops(), contraction_ops(), convolution_ops(), einsum_ops(), pooling_ops()}) {
+    for (const auto family : {elementwise_ops(), function_ops(), activation_ops(), shape_ops(), layout_ops(),
+                              indexing_ops(), reduction_ops(), contraction_ops(), convolution_ops(),
+                              einsum_ops(), pooling_ops(), padding_ops(), resize_ops()}) {
       for (const OpDef& op : family) all.push_back(&op);
     }
     return all;
