@@ -131,6 +131,14 @@ void NestBuilder::store(const Address& address, Reg value) {
   block_->push_back(std::move(instruction));
 }
 
+void NestBuilder::prefetch(const Address& address, DType dtype, int kind) {
+  NestInstruction instruction{
+      .op = NestOp::prefetch, .type = {dtype, 1}, .operands = {address.index, Reg::none}, .integer = kind};
+  instruction.space = address.space;
+  instruction.place = address.place;
+  block_->push_back(std::move(instruction));
+}
+
 void NestBuilder::report_error(Reg condition, std::int64_t code, Reg value) {
   block_->push_back({.op = NestOp::report_error, .operands = {condition, value}, .integer = code});
 }
@@ -156,6 +164,17 @@ std::vector<Reg> NestBuilder::loop(Reg lower, Reg upper, Reg step, std::vector<R
   std::vector<Reg> results = loop.results;
   block_->push_back(std::move(loop));
   return results;
+}
+
+void NestBuilder::for_each(Reg lower, Reg upper, Reg step, const std::function<void(Reg)>& body) {
+  loop(lower, upper, step, {}, [&](Reg induction, std::span<const Reg>) -> std::vector<Reg> {
+    body(induction);
+    return {};
+  });
+}
+
+void NestBuilder::when(Reg condition, const std::function<void()>& body) {
+  for_each(integer(0), convert(condition, DType::i64), integer(1), [&](Reg) { body(); });
 }
 
 }  // namespace diji

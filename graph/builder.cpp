@@ -439,7 +439,7 @@ Result<std::vector<Value>> infer_call(const Graph& graph, const OpCall& call) {
   if (call.op->decompose == nullptr) {
     return fail(ErrorCode::unsupported, "{}: operators of its kind are not built yet", call.op->name);
   }
-  Graph scratch;
+  Graph scratch = graph.scratch();
   Values inputs;
   for (const ValueId id : call.inputs) {
     if (id == ValueId::none) {

@@ -127,9 +127,9 @@ struct OpDef {
   std::string_view name;  ///< the field's term: "softmax"
   std::string_view doc;   ///< formula, shapes, source
   OpKind kind = OpKind::composed;
-  List<Operand, 12> inputs;
+  List<Operand, 16> inputs;
   List<Operand, 6> outputs;
-  List<AttributeDef, 12> attributes;
+  List<AttributeDef, 18> attributes;
   /// How many sizes of the results only a run tells: decompose finds that many symbols in the attribute
   /// "symbols".
   int fresh_symbols = 0;

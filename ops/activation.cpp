@@ -169,7 +169,7 @@ std::vector<Sample> swiglu_samples(DType dtype) {
 
 constexpr OpDef record(std::string_view name, std::string_view doc, OnnxName onnx,
                        Values (*decompose)(Builder&, const OpCall&), std::string_view oracle,
-                       List<AttributeDef, 12> attributes = {}) {
+                       List<AttributeDef, 18> attributes = {}) {
   if (onnx.adapt == nullptr) onnx.adapt = drop_consumed_inputs;
   return with_attributes(unary_record(name, doc, kFloating, onnx, decompose, oracle), attributes);
 }

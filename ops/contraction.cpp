@@ -1,4 +1,6 @@
 // Products that fold axes: matrices, general matrices with a bias, Einstein sums.
+#include "ops/contraction.h"
+
 #include "ops/families.h"
 #include "ops/formula.h"
 #include "ops/samples.h"
@@ -16,11 +18,12 @@ Shape without(const Shape& shape, std::size_t axis) {
   return result;
 }
 
-// NumPy's matmul: vectors are rows or columns of matrices, leading axes are batches and broadcast.
-Values matmul(Builder& b, const OpCall& call) {
-  ValueId x = call.inputs[0], y = call.inputs[1];
+}  // namespace
+
+ValueId matmul(Builder& b, ValueId x, ValueId y, std::optional<DType> sums) {
+  const bool stacked_row = b.rank(x) == 1 && b.rank(y) > 2;
   if (b.rank(x) == 0 || b.rank(y) == 0)
-    return {b.fail(ErrorCode::mismatch, "a scalar operand; at least one axis is needed")};
+    return b.fail(ErrorCode::mismatch, "a scalar operand; at least one axis is needed");
   const bool row = b.rank(x) == 1, column = b.rank(y) == 1;
   if (column) y = b.reshape(y, {b.shape(y)[0], 1});
   if (row && b.rank(y) > 2) x = b.reshape(x, {1, b.shape(x)[0]});
@@ -29,7 +32,7 @@ Values matmul(Builder& b, const OpCall& call) {
     const Shape x_batch(b.shape(x).begin(), b.shape(x).end() - 2),
         y_batch(b.shape(y).begin(), b.shape(y).end() - 2);
     const Shape batch = b.broadcast_shapes(x_batch, y_batch, "matmul");
-    if (!b.ok()) return {ValueId::none};
+    if (!b.ok()) return ValueId::none;
     const auto stretch = [&](ValueId id) {
       Shape to = batch;
       to.insert(to.end(), b.shape(id).end() - 2, b.shape(id).end());
@@ -42,13 +45,16 @@ Values matmul(Builder& b, const OpCall& call) {
     dims.lhs_contracting = {b.rank(x) - 1};
     dims.rhs_contracting = {b.rank(y) - 2};
   }
-  ValueId result = b.dot_general(x, y, dims);
-  if (!b.ok()) return {ValueId::none};
+  ValueId result = b.dot_general(x, y, dims, sums);
+  if (!b.ok()) return ValueId::none;
   if (column) result = b.reshape(result, without(b.shape(result), b.shape(result).size() - 1));
-  if (row && b.rank(call.inputs[1]) > 2)
-    result = b.reshape(result, without(b.shape(result), b.shape(result).size() - 2));
-  return {result};
+  if (stacked_row) result = b.reshape(result, without(b.shape(result), b.shape(result).size() - 2));
+  return result;
 }
+
+namespace {
+
+Values matmul_op(Builder& b, const OpCall& call) { return {matmul(b, call.inputs[0], call.inputs[1])}; }
 
 // alpha · A' · B' + beta · C.
 Values gemm(Builder& b, const OpCall& call) {
@@ -190,7 +196,7 @@ constexpr std::array kOps = {
                  "ascending order.",
           .inputs = {{"a", "[..., M, K]", kNumeric}, {"b", "[..., K, N]", kNumeric}},
           .outputs = {{"y", "[..., M, N]", kNumeric}},
-          .decompose = matmul,
+          .decompose = matmul_op,
           .samples = matmul_samples,
           .onnx = {"MatMul", {1, 9, 13}},
           .oracle = "onnx-node:test_matmul_"},

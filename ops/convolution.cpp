@@ -1,4 +1,5 @@
 // Convolutions and what undoes them: products of windows with weights.
+#include "ops/contraction.h"
 #include "ops/families.h"
 #include "ops/formula.h"
 #include "ops/samples.h"
@@ -12,8 +13,7 @@ namespace diji {
 namespace {
 
 // Sizes of w's spatial axes, against the attribute kernel_shape where it is given.
-std::optional<Ints> kernel_of(Builder& b, const OpCall& call) {
-  const ValueId x = call.inputs[0], w = call.inputs[1];
+std::optional<Ints> kernel_of(Builder& b, const OpCall& call, ValueId x, ValueId w) {
   if (b.rank(x) < 3 || b.rank(w) != b.rank(x)) {
     b.fail(ErrorCode::mismatch, "x {} and w {} need equal ranks of at least 3", text_of(b.shape(x)),
            text_of(b.shape(w)));
@@ -44,19 +44,27 @@ ValueId add_bias(Builder& b, ValueId y, ValueId bias) {
   return b.add(y, b.reshape(b.convert(bias, b.dtype(y)), std::move(shape)));
 }
 
-Values conv(Builder& b, const OpCall& call) {
-  const auto kernel = kernel_of(b, call);
+}  // namespace
+
+std::optional<ConvolutionDims> conv_geometry(Builder& b, const OpCall& call, ValueId x, ValueId w) {
+  const auto kernel = kernel_of(b, call, x, w);
   const auto group = group_of(b, call);
-  if (!kernel || !group) return {ValueId::none};
-  const auto windows = windows_of(b, call, b.shape(call.inputs[0]), *kernel);
-  if (!windows) return {ValueId::none};
-  const ValueId result = b.convolution(call.inputs[0], call.inputs[1],
-                                       {.strides = windows->strides,
-                                        .dilations = windows->dilations,
-                                        .pads_low = windows->pads_low,
-                                        .pads_high = windows->pads_high,
-                                        .groups = *group});
-  return {add_bias(b, result, operand(call, 2))};
+  if (!kernel || !group) return std::nullopt;
+  const auto windows = windows_of(b, call, b.shape(x), *kernel);
+  if (!windows) return std::nullopt;
+  return ConvolutionDims{.strides = windows->strides,
+                         .dilations = windows->dilations,
+                         .pads_low = windows->pads_low,
+                         .pads_high = windows->pads_high,
+                         .groups = *group};
+}
+
+namespace {
+
+Values conv(Builder& b, const OpCall& call) {
+  const auto dims = conv_geometry(b, call, call.inputs[0], call.inputs[1]);
+  if (!dims) return {ValueId::none};
+  return {add_bias(b, b.convolution(call.inputs[0], call.inputs[1], *dims), operand(call, 2))};
 }
 
 // Axis `axis` as two axes, of sizes [parts, size / parts].
@@ -121,7 +129,7 @@ std::optional<Shape> transposed_sizes(Builder& b, const OpCall& call, Windows& w
 }
 
 Values conv_transpose(Builder& b, const OpCall& call) {
-  const auto kernel = kernel_of(b, call);
+  const auto kernel = kernel_of(b, call, call.inputs[0], call.inputs[1]);
   const auto group = group_of(b, call);
   if (!kernel || !group) return {ValueId::none};
   auto windows = window_attributes(b, call, *kernel);
@@ -205,7 +213,7 @@ ValueId deformed_columns(Builder& b, const OpCall& call, ValueId x, const Window
 }
 
 Values deform_conv(Builder& b, const OpCall& call) {
-  const auto kernel = kernel_of(b, call);
+  const auto kernel = kernel_of(b, call, call.inputs[0], call.inputs[1]);
   const auto group = group_of(b, call);
   if (!kernel || !group) return {ValueId::none};
   const auto windows = windows_of(b, call, b.shape(call.inputs[0]), *kernel);

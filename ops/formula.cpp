@@ -6,9 +6,7 @@
 namespace diji {
 
 ValueId size_scalar(Builder& b, const Dim& size, DType dtype) {
-  if (const auto value = size.constant(); value && dtype == DType::i64)
-    return b.constant(HostTensor::of<std::int64_t>({}, {*value}));
-  return b.reshape(b.dims({size}, dtype), {});
+  return b.convert(b.reshape(b.dims({size}), {}), dtype);
 }
 
 ValueId lowest(Builder& b, DType dtype) {

@@ -15,7 +15,7 @@ std::int64_t axis_of(Builder& b, const OpCall& call, std::int64_t otherwise = 0)
 }
 
 // Coordinates of a tensor of shape `shape`, those of `axis` replaced.
-Values coordinates(Builder& b, const Shape& shape, std::size_t axis, ValueId along) {
+Values all_coordinates(Builder& b, const Shape& shape, std::size_t axis, ValueId along) {
   Values indices;
   for (std::size_t i = 0; i < shape.size(); ++i)
     indices.push_back(i == axis ? along : b.iota(shape, static_cast<std::int64_t>(i)));
@@ -37,7 +37,7 @@ std::optional<Values> element_indices(Builder& b, const OpCall& call, ValueId in
   }
   const auto axis = static_cast<std::size_t>(axis_of(b, call));
   if (!b.ok()) return std::nullopt;
-  return coordinates(b, b.shape(indices), axis, from_the_end(b, indices, b.shape(x)[axis]));
+  return all_coordinates(b, b.shape(indices), axis, from_the_end(b, indices, b.shape(x)[axis]));
 }
 
 Values gather_elements(Builder& b, const OpCall& call) {
@@ -150,10 +150,10 @@ Values tensor_scatter(Builder& b, const OpCall& call) {
     position = b.add(position, b.reshape(b.convert(call.inputs[2], DType::i64), aligned));
   }
   if (mode == "circular") {
-    const ValueId size = size_value(b, b.shape(call.inputs[0])[axis]);
+    const ValueId size = size_scalar(b, b.shape(call.inputs[0])[axis]);
     position = b.map(Primitive::remainder, {position, size});
   }
-  return {b.scatter(call.inputs[0], call.inputs[1], coordinates(b, update, axis, position), Update::set)};
+  return {b.scatter(call.inputs[0], call.inputs[1], all_coordinates(b, update, axis, position), Update::set)};
 }
 
 // A class outside of 0 … depth-1 (or -depth … -1) is off everywhere.
@@ -193,7 +193,7 @@ Values compress(Builder& b, const OpCall& call) {
   Shape to = b.shape(x), aligned(to.size(), Dim(1));
   const auto at = static_cast<std::size_t>(axis);
   to[at] = aligned[at] = count;
-  return {b.gather(x, coordinates(b, to, at, b.broadcast(b.reshape(rows, aligned), to)))};
+  return {b.gather(x, all_coordinates(b, to, at, b.broadcast(b.reshape(rows, aligned), to)))};
 }
 
 Values non_zero(Builder& b, const OpCall& call) {
@@ -207,8 +207,8 @@ Values non_zero(Builder& b, const OpCall& call) {
   for (const Dim& size : shape) {
     // max(…, 1): with a size of 0 nothing is true, but the divisor must not be 0.
     stride = floor_div(stride, max(size, 1));
-    const ValueId quotient = b.divide(position, size_value(b, max(stride, 1)));
-    const ValueId coordinate = b.map(Primitive::remainder, {quotient, size_value(b, max(size, 1))});
+    const ValueId quotient = b.divide(position, size_scalar(b, max(stride, 1)));
+    const ValueId coordinate = b.map(Primitive::remainder, {quotient, size_scalar(b, max(size, 1))});
     rows.push_back(b.reshape(coordinate, {1, count}));
   }
   return {b.concatenate(std::move(rows), 0)};
@@ -228,7 +228,7 @@ Values reverse_sequence(Builder& b, const OpCall& call) {
   const ValueId t = b.iota(shape, time);
   const ValueId turned = b.subtract(b.subtract(length, b.scalar(DType::i64, 1)), t);
   const ValueId along = b.select(b.less(t, length), turned, t);
-  return {b.gather(call.inputs[0], coordinates(b, shape, static_cast<std::size_t>(time), along))};
+  return {b.gather(call.inputs[0], all_coordinates(b, shape, static_cast<std::size_t>(time), along))};
 }
 
 HostTensor positions(StaticShape shape, std::int64_t size, bool negative) {

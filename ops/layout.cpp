@@ -154,7 +154,7 @@ Values trilu(Builder& b, const OpCall& call) {
 }
 
 Values size_op(Builder& b, const OpCall& call) {
-  return {size_value(b, element_count(b.shape(call.inputs[0])))};
+  return {size_scalar(b, element_count(b.shape(call.inputs[0])))};
 }
 
 Values flatten(Builder& b, const OpCall& call) {

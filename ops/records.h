@@ -20,7 +20,7 @@ constexpr OpDef unary_record(std::string_view name, std::string_view doc, DTypeS
 }
 
 /// The same with one or two real attributes.
-constexpr OpDef with_attributes(OpDef record, List<AttributeDef, 12> attributes) {
+constexpr OpDef with_attributes(OpDef record, List<AttributeDef, 18> attributes) {
   record.attributes = attributes;
   return record;
 }

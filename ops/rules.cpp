@@ -13,11 +13,9 @@ void require_equal(Builder& b, const Dim& left, const Dim& right, std::string_vi
   }
 }
 
-ValueId size_value(Builder& b, const Dim& size) { return b.reshape(b.dims({size}), {}); }
-
 ValueId from_the_end(Builder& b, ValueId positions, const Dim& size) {
   const ValueId wide = b.convert(positions, DType::i64);
-  return b.select(b.less(wide, b.scalar(DType::i64, 0)), b.add(wide, size_value(b, size)), wide);
+  return b.select(b.less(wide, b.scalar(DType::i64, 0)), b.add(wide, size_scalar(b, size)), wide);
 }
 
 }  // namespace diji

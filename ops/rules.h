@@ -1,7 +1,7 @@
 // Small steps that decompositions share: sizes that must agree, positions from either end.
 #pragma once
 
-#include "graph/builder.h"
+#include "ops/formula.h"
 
 #include <string_view>
 
@@ -12,8 +12,5 @@ void require_equal(Builder& b, const Dim& left, const Dim& right, std::string_vi
 
 /// Positions along an axis of `size` elements: a negative one counts from the end.
 ValueId from_the_end(Builder& b, ValueId positions, const Dim& size);
-
-/// A size as an i64 scalar.
-ValueId size_value(Builder& b, const Dim& size);
 
 }  // namespace diji

@@ -2,6 +2,7 @@
 #include "formats/onnx/nodes.h"
 
 #include "formats/onnx/attribute.h"
+#include "formats/onnx/conditional.h"
 #include "formats/onnx/names.h"
 #include "formats/onnx/special.h"
 
@@ -55,9 +56,19 @@ Result<void> NodeImporter::charge(std::int64_t cost) {
               kExpansionMax / 16);
 }
 
+Result<void> NodeImporter::charge(const NodeProto& node) { return charge(cost_of(node)); }
+
 Result<void> NodeImporter::add_nodes(const GraphProto& graph, const NodeOrder& order, Scope& scope) {
   sorted_ |= !order.was_sorted;
-  for (const std::size_t index : order.nodes) TRY(add_node(graph.nodes[index], scope));
+  for (std::size_t position = 0; position < order.nodes.size(); ++position) {
+    const NodeProto& node = graph.nodes[order.nodes[position]];
+    const SpecialOp* special = functions_.find(node) == nullptr ? find_special(node) : nullptr;
+    if (special == nullptr || special->import != nullptr) {
+      TRY(add_node(node, scope));
+    } else if (TRY(add_conditional(*this, graph, order, position, scope))) {
+      return {};
+    }
+  }
   return {};
 }
 
@@ -85,7 +96,7 @@ Result<ImportedList> NodeImporter::add_graph(const GraphProto& graph, ImportedLi
       scope.values.emplace(name, Imported());  // absent, or an initializer's default
     }
   }
-  for (const NodeProto& node : graph.nodes) TRY(charge(cost_of(node)));
+  for (const NodeProto& node : graph.nodes) TRY(charge(node));
   TRY(add_nodes(graph, order, scope));
   ImportedList outputs;
   for (const ValueInfoProto& output : graph.outputs) outputs.push_back(scope.find(output.name));
@@ -95,7 +106,7 @@ Result<ImportedList> NodeImporter::add_graph(const GraphProto& graph, ImportedLi
 Result<void> NodeImporter::add_node(const NodeProto& node, Scope& scope) {
   if (scope.call != nullptr && has_references(node)) {
     const NodeProto resolved = TRY(resolve_references(node, *scope.call, model_.file));
-    TRY(charge(cost_of(resolved)));
+    TRY(charge(resolved));
     return bind_outputs(resolved, TRY(results_of(resolved, scope)), scope);
   }
   return bind_outputs(node, TRY(results_of(node, scope)), scope);

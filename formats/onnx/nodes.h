@@ -24,7 +24,7 @@ class NodeImporter {
   NodeImporter(const Model& model, Source& source, const FunctionTable& functions)
       : model_(model), source_(source), functions_(functions) {}
 
-  /// The nodes of the model's graph, after its values are in the scope.
+  /// Nodes of a graph whose other values are in the scope already.
   Result<void> add_nodes(const GraphProto& graph, const NodeOrder& order, Scope& scope);
 
   /// A graph inside a node, or a function's body, with its inputs' values (none: absent); returns its
@@ -32,8 +32,12 @@ class NodeImporter {
   /// the limit.
   Result<ImportedList> add_graph(const GraphProto& graph, ImportedList inputs, Scope& scope);
 
+  /// Names the results of a node. Errors: fewer than wanted, sizes beyond 64 bits.
+  Result<void> bind_outputs(const NodeProto& node, ImportedList outputs, Scope& scope) const;
+
   /// Errors: unsupported beyond kExpansionMax.
   Result<void> charge(std::int64_t cost);
+  Result<void> charge(const NodeProto& node);
 
   const Model& model() const { return model_; }
   Source& source() { return source_; }
@@ -46,7 +50,6 @@ class NodeImporter {
   Result<ImportedList> call_function(const FunctionProto& function, const NodeProto& node,
                                      ImportedList inputs, Scope& scope);
   Result<ImportedList> call_operator(const NodeProto& node, ImportedList inputs, Scope& scope);
-  Result<void> bind_outputs(const NodeProto& node, ImportedList outputs, Scope& scope) const;
 
   const Model& model_;
   Source& source_;

@@ -152,6 +152,13 @@ Result<std::vector<std::size_t>> sort_nodes(const GraphProto& graph, std::string
 
 }  // namespace
 
+std::set<std::string_view> names_read(const NodeProto& node) {
+  Names names(node.inputs.begin(), node.inputs.end());
+  names.erase("");
+  add_names_of_inner_graphs(node, names);
+  return names;
+}
+
 Result<NodeOrder> order_nodes(const GraphProto& graph, std::string_view file, const OuterNames& outer) {
   Definitions definitions(graph, file, outer);
   TRY(definitions.collect());

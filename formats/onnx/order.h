@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <functional>
+#include <set>
 #include <string_view>
 #include <vector>
 
@@ -18,6 +19,9 @@ struct NodeOrder {
 
 /// Whether a graph around this one defines a value. Empty for a graph that sees no other.
 using OuterNames = std::function<bool(std::string_view)>;
+
+/// The values that a node needs: its operands, and what the graphs inside it take from around them.
+std::set<std::string_view> names_read(const NodeProto& node);
 
 /// Keeps the file's order wherever it can; what the graphs inside a node read, the node needs. Errors
 /// (malformed, with byte and names): a value defined twice (an initializer may stand among the inputs too), a

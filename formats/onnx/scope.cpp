@@ -19,21 +19,29 @@ std::vector<Tensor*> tensors_of(Imported& value) {
   return all;
 }
 
-Tensor Body::capture(const Body& outer, const Tensor& tensor) {
+namespace {
+
+// The same numbers inside, where they are known: sizes stay sizes. Nothing otherwise.
+std::optional<ValueId> again(Builder& builder, const Value& value, const std::optional<Shape>& contents) {
+  if (value.constant != nullptr) return builder.graph().add_constant(value.constant);
+  const bool fits = value.type.dtype == DType::i64 || value.type.dtype == DType::i32;
+  if (!fits || !contents) return std::nullopt;
+  return builder.reshape(builder.dims(*contents, value.type.dtype), value.type.shape);
+}
+
+}  // namespace
+
+Tensor Body::capture(Body& outer, const Tensor& tensor) {
   if (tensor.id == ValueId::none) return tensor;
   if (const auto known = known_.find(tensor.id); known != known_.end()) return {known->second, tensor.packed};
-  Graph& graph = builder.graph();
-  const Value& value = const_cast<Body&>(outer).builder.graph().value(tensor.id);
-  ValueId inside = ValueId::none;
-  if (value.constant != nullptr) {
-    inside = graph.add_constant(value.constant);
-  } else {
-    inside = graph.add_input("", value.type);
-    graph.set_contents(inside, value.contents);
-    captures_.emplace_back(tensor.id, inside);
+  const Value& value = outer.builder.graph().value(tensor.id);
+  std::optional<ValueId> inside = again(builder, value, outer.builder.contents(tensor.id));
+  if (!inside) {
+    inside = builder.graph().add_input(fmt::format("capture{}", captures_.size()), value.type);
+    captures_.emplace_back(tensor.id, *inside);
   }
-  known_.emplace(tensor.id, inside);
-  return {inside, tensor.packed};
+  known_.emplace(tensor.id, *inside);
+  return {*inside, tensor.packed};
 }
 
 bool Scope::sees(std::string_view name) const {

@@ -50,7 +50,7 @@ class Body {
   explicit Body(Graph& graph) : builder(graph) {}
 
   /// The value inside that stands for one of the graph around: constants and known sizes are made again.
-  Tensor capture(const Body& outer, const Tensor& tensor);
+  Tensor capture(Body& outer, const Tensor& tensor);
   const std::vector<std::pair<ValueId, ValueId>>& captures() const { return captures_; }
 
   Builder builder;

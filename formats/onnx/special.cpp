@@ -23,9 +23,11 @@ Result<ImportedList> import_constant(Site& site) {
 constexpr std::array<std::string_view, 8> kConstantForms = {"value",         "value_float", "value_floats",
                                                             "value_int",     "value_ints",  "value_string",
                                                             "value_strings", "sparse_value"};
-constexpr std::array kConstant = {SpecialOp{"Constant", import_constant, kConstantForms}};
+constexpr std::array<std::string_view, 2> kBranches = {"then_branch", "else_branch"};
+constexpr std::array kOwn = {SpecialOp{"Constant", import_constant, kConstantForms},
+                             SpecialOp{"If", nullptr, kBranches}};
 
-std::vector<std::span<const SpecialOp>> families() { return {kConstant, sequence_ops()}; }
+std::array<std::span<const SpecialOp>, 3> families() { return {kOwn, sequence_ops(), loop_ops()}; }
 
 }  // namespace
 

@@ -42,13 +42,14 @@ struct Site {
 struct SpecialOp {
   std::string_view type;
   /// Errors without a place get the node's.
-  Result<ImportedList> (*import)(Site& site) = nullptr;
-  std::span<const std::string_view> attributes;  ///< known names
+  Result<ImportedList> (*import)(Site& site) = nullptr;  ///< null: add_conditional does it
+  std::span<const std::string_view> attributes;          ///< known names
 };
 
 /// Of the default domain; null for every other operator.
 const SpecialOp* find_special(const NodeProto& node);
 std::span<const SpecialOp> sequence_ops();
+std::span<const SpecialOp> loop_ops();
 
 /// "input 'q' is INT4": such constants are widened, and arithmetic of their own width is not built.
 std::unexpected<Error> refuse_packed(std::int32_t packed, std::string_view what);
