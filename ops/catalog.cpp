@@ -10,9 +10,22 @@ namespace {
 
 constexpr std::span<const OpDef> (*kFamilies[])() = {
     //
-    elementwise_ops,     function_ops,    activation_ops,  indexing_ops,      layout_ops,
-    shape_ops,           reduction_ops,   contraction_ops, normalization_ops, quantization_ops,
-    integer_product_ops, convolution_ops, pooling_ops,     einsum_ops,
+    elementwise_ops,
+    function_ops,
+    activation_ops,
+    indexing_ops,
+    layout_ops,
+    shape_ops,
+    reduction_ops,
+    contraction_ops,
+    normalization_ops,
+    quantization_ops,
+    integer_product_ops,
+    convolution_ops,
+    pooling_ops,
+    einsum_ops,
+    padding_ops,
+    resize_ops,
 };
 
 }  // namespace
@@ -20,9 +33,8 @@ constexpr std::span<const OpDef> (*kFamilies[])() = {
 const std::vector<const OpDef*>& catalog() {
   static const std::vector<const OpDef*> kAll = [] {
     std::vector<const OpDef*> all;
-    for (const auto family : {elementwise_ops(), function_ops(), activation_ops(), shape_ops(), layout_ops(),
-                              indexing_ops(), reduction_ops(), contraction_ops(), convolution_ops(),
-                              einsum_ops(), pooling_ops(), padding_ops(), resize_ops()}) {
+    for (const auto& family : kFamilies) {
+      for (const OpDef& op : family()) all.push_back(&op);
     }
     return all;
   }();
