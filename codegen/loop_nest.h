@@ -59,8 +59,11 @@ enum class NestOp : std::uint8_t {
   lane_numbers,  ///< 0, 1, 2, … of an integer type
   // across lanes, as a tree of halves so that the order is fixed
   fold_add,
+  fold_multiply,
+  fold_minimum,
   fold_maximum,
-  // memory: element index, optional stride (in elements, between lanes), optional mask (off lanes give 0)
+  // memory: element index (one for the first lane, or one a lane), optional stride (in elements, between
+  // lanes), optional mask (off lanes give 0)
   load,
   store,
   // control

@@ -82,7 +82,15 @@ class Interpreter {
     std::vector<Cell> inputs;
     for (const ValueId id : node.inputs) inputs.push_back(*cell(id));
     auto outputs = TRY(Interpreter(body, bindings_, mode_).run(std::move(inputs)));
-    for (std::size_t i = 0; i < outputs.size(); ++i) cell(node.outputs[i]) = std::move(outputs[i]);
+    for (std::size_t i = 0; i < outputs.size(); ++i) {
+      // A compact in the body binds the size of its result.
+      const Shape& shape = graph_.type(node.outputs[i]).shape;
+      for (std::size_t axis = 0; axis < shape.size(); ++axis) {
+        if (const auto symbol = shape[axis].symbol_name())
+          bindings_.emplace(*symbol, outputs[i].array.shape[axis]);
+      }
+      cell(node.outputs[i]) = std::move(outputs[i]);
+    }
     return {};
   }
 
