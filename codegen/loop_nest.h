@@ -65,6 +65,8 @@ enum class NestOp : std::uint8_t {
   lane_numbers,  ///< 0, 1, 2, … of an integer type
   // across lanes, as a tree of halves so that the order is fixed
   fold_add,
+  fold_multiply,
+  fold_minimum,
   fold_maximum,
   even_lanes,  ///< lanes 0, 2, 4, … of two vectors, one behind the other
   // memory: element index (of lane 0, or one for each lane), optional stride (in elements, between lanes),

@@ -21,7 +21,11 @@ DType register_dtype(DType storage) {
 }
 
 std::string_view sentence_of_error(std::int64_t code) {
-  return code == kErrorDivisionByZero ? "integer division by zero" : "unknown error code";
+  switch (code) {
+    case kErrorDivisionByZero: return "integer division by zero";
+    case kErrorIndexOutOfRange: return "index out of range";
+    default: return "unknown error code";
+  }
 }
 
 Reg element_index(NestBuilder& b, const Access& access, const std::vector<Reg>& coordinates) {
@@ -47,33 +51,15 @@ void store_element(NestBuilder& b, NestBuilder::Address address, Reg value) {
   b.store(address, to_storage(b, value, storage));
 }
 
-Reg evaluate(NestBuilder& b, const ScalarProgram& program, const LanePosition& at, Reg result) {
-  std::vector<Reg> values;
-  const auto load = [&](const ScalarStep& step) {
-    NestBuilder::Address address{.place = step.input, .index = element_index(b, step.access, at.coordinates)};
-    const Dim stride = at.vector_axis ? step.access.strides[*at.vector_axis] : Dim(0);
-    if (at.lanes == 1) return load_element(b, address, step.dtype, 1);
-    if (stride.is(0)) return b.splat(load_element(b, address, step.dtype, 1), at.lanes);
-    if (!stride.is(1)) address.stride = b.dim(stride);
-    address.mask = at.mask;
-    return load_element(b, address, step.dtype, at.lanes);
-  };
-  for (const ScalarStep& step : program.steps) {
-    const auto operand = [&](std::size_t i) { return values[static_cast<std::size_t>(step.operands[i])]; };
-    switch (step.kind) {
-      case ScalarStep::Kind::load: values.push_back(load(step)); break;
-      case ScalarStep::Kind::constant: values.push_back(constant_step(b, step.constant, at.lanes)); break;
-      case ScalarStep::Kind::result: values.push_back(result); break;
-      case ScalarStep::Kind::map: {
-        const DType operand_dtype = program.steps[static_cast<std::size_t>(step.operands[0])].dtype;
-        std::vector<Reg> operands;
-        for (std::size_t i = 0; i < step.operands.size(); ++i) operands.push_back(operand(i));
-        values.push_back(map_step(b, step, operand_dtype, operands, at.mask));
-        break;
-      }
-    }
-  }
-  return values.back();
+Reg map_value(NestBuilder& b, const ScalarStep& step, DType operand_dtype, std::span<const Reg> operands,
+              Reg mask) {
+  return map_step(b, step, operand_dtype, operands, mask);
 }
+
+Reg constant_value(NestBuilder& b, const HostTensor& constant, int lanes) {
+  return constant_step(b, constant, lanes);
+}
+
+Reg convert_value(NestBuilder& b, Reg x, DType from, DType to) { return convert_step(b, x, from, to); }
 
 }  // namespace diji
