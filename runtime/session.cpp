@@ -26,8 +26,9 @@ Result<Graph> read_model(const std::filesystem::path& path, const SessionOptions
     }
     return parsed;
   }
-  ImportedModel model =
-      TRY(read_onnx(path, {.fixed_dims = options.fixed_dims, .constants = options.constants}));
+  ImportedModel model = TRY(read_onnx(
+      path,
+      {.fixed_dims = options.fixed_dims, .constants = options.constants, .overrides = options.overrides}));
   return std::move(model.graph);
 }
 

@@ -19,6 +19,7 @@ struct SessionOptions {
   std::uint64_t memory_limit_bytes = 0;            ///< of the model's own pool
   std::map<std::string, std::int64_t> fixed_dims;  ///< symbol to size: baked in
   std::map<std::string, HostTensor> constants;     ///< inputs that become part of the model
+  std::map<std::string, HostTensor> overrides;     ///< in place of defaults; other names are left alone
   PassOptions passes;
 };
 
