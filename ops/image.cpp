@@ -279,11 +279,14 @@ Values depth_to_space(Builder& b, const OpCall& call) {
 
 Values space_to_depth(Builder& b, const OpCall& call) {
   const auto block = block_size(b, call);
+  const std::string mode = word(call, "mode", "DCR");
+  if (mode != "DCR" && mode != "CRD")
+    return {b.fail(ErrorCode::mismatch, "mode '{}' is neither DCR nor CRD", mode)};
   if (!block) return {ValueId::none};
   const Shape x = b.shape(call.inputs[0]);
   const Dim s = *block, rows = floor_div(x[2], s), columns = floor_div(x[3], s);
-  const ValueId moved =
-      b.transpose(b.reshape(call.inputs[0], {x[0], x[1], rows, s, columns, s}), {0, 3, 5, 1, 2, 4});
+  const ValueId moved = b.transpose(b.reshape(call.inputs[0], {x[0], x[1], rows, s, columns, s}),
+                                    mode == "DCR" ? Ints{0, 3, 5, 1, 2, 4} : Ints{0, 1, 3, 5, 2, 4});
   return {b.reshape(moved, {x[0], x[1] * s * s, rows, columns})};
 }
 
@@ -367,6 +370,8 @@ std::vector<Sample> depth_samples(DType t) {
 
 constexpr AttributeDef kBlock = {"blocksize", AttributeKind::integer, "", "side of a block"};
 
+constexpr AttributeDef kOrder = {"mode", AttributeKind::text, "DCR", "or CRD"};
+
 constexpr std::array kOps = {
     OpDef{
         .name = "grid_sample",
@@ -422,18 +427,19 @@ constexpr std::array kOps = {
                  "part of a channel's number, CRD: the inner.",
           .inputs = {{"input", "[N, C·s², H, W]"}},
           .outputs = {{"output", "[N, C, H·s, W·s]"}},
-          .attributes = {kBlock, {"mode", AttributeKind::text, "DCR", "or CRD"}},
+          .attributes = {kBlock, kOrder},
           .decompose = depth_to_space,
           .samples = depth_samples,
           .onnx = {"DepthToSpace", {1, 11, 13, 28}},
           .oracle = "onnx-node:test_depthtospace"},
     OpDef{.name = "space_to_depth",
-          .doc = "Blocks of pixels become channels: [N, C, H, W] -> [N, C·s², H/s, W/s].",
+          .doc = "Blocks of pixels become channels: [N, C, H, W] -> [N, C·s², H/s, W/s], ordered as in "
+                 "depth_to_space.",
           .inputs = {{"input", "[N, C, H, W]"}},
           .outputs = {{"output", "[N, C·s², H/s, W/s]"}},
-          .attributes = {kBlock},
+          .attributes = {kBlock, kOrder},
           .decompose = space_to_depth,
-          .samples = block_samples,
+          .samples = depth_samples,
           .onnx = {"SpaceToDepth", {1, 13, 28}},
           .oracle = "onnx-node:test_spacetodepth"},
 };

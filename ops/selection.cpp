@@ -27,6 +27,7 @@ Values top_k(Builder& b, const OpCall& call) {
     b.fail(ErrorCode::mismatch, "TopK of {} elements; k must not be negative", k->text());
     return nothing;
   }
+  b.graph().require({Constraint::Kind::less_equal, 0, *k, "TopK: k must not be negative"});
   const std::int64_t axis = b.axis(call.attributes.get_or<std::int64_t>("axis", -1), b.rank(x));
   if (!b.ok()) return nothing;
   const ValueId order = b.sort_indices(x, axis, flag(call, "largest", true));
