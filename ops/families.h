@@ -21,6 +21,7 @@ std::span<const OpDef> integer_product_ops();
 std::span<const OpDef> convolution_ops();
 std::span<const OpDef> pooling_ops();
 std::span<const OpDef> einsum_ops();
+std::span<const OpDef> attention_ops();
 std::span<const OpDef> padding_ops();
 std::span<const OpDef> resize_ops();
 std::span<const OpDef> image_ops();
