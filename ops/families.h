@@ -24,5 +24,9 @@ std::span<const OpDef> einsum_ops();
 std::span<const OpDef> attention_ops();
 std::span<const OpDef> padding_ops();
 std::span<const OpDef> resize_ops();
+std::span<const OpDef> image_ops();
+std::span<const OpDef> signal_ops();
+std::span<const OpDef> loss_ops();
+std::span<const OpDef> selection_ops();
 
 }  // namespace diji
