@@ -2,30 +2,13 @@
 #include "graph/error_bound.h"
 
 #include "base/check.h"
+#include "graph/error_rules.h"
 #include "graph/map_error.h"
 
 #include <algorithm>
-#include <cmath>
-#include <limits>
 
 namespace diji {
 namespace {
-
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-
-double gamma(double depth, double u) { return depth * u < 1 ? depth * u / (1 - depth * u) : kInfinity; }
-
-// The smallest subnormal step: what a result near zero may lose besides its relative error.
-double subnormal_step(DType dtype) {
-  switch (dtype) {
-    case DType::f64: return std::numeric_limits<double>::denorm_min();
-    case DType::f16: return std::ldexp(1.0, -24);
-    case DType::bf16: return std::ldexp(1.0, -133);
-    default: return std::ldexp(1.0, -149);
-  }
-}
-
-bool is_narrow(DType dtype) { return dtype == DType::f16 || dtype == DType::bf16; }
 
 // What sums run in: reductions in f64, dot products and convolutions in the dtype but at least in f32.
 DType sum_dtype(Primitive primitive, DType dtype) {
@@ -42,34 +25,29 @@ void round_sums(std::vector<double>& errors, const std::vector<double>& results,
   }
 }
 
-// An operand whose kernel value may have overflowed to infinity (a float) or wrapped (an integer) while the
-// truth did not bounds nothing that is computed from it. Not a number is no bound either.
+// A float whose kernel value may have overflowed to infinity while the truth did not bounds nothing that is
+// computed from it; of an integer that may have wrapped its own bound says so. Not a number is no bound
+// either.
 std::vector<double> usable(const Array& array, const std::vector<double>& bound) {
   const auto values = as_doubles(array);
   const double limit = largest(array.dtype);
   const bool floating = is_floating(array.dtype);
   std::vector<double> out(bound);
   for (std::size_t i = 0; i < out.size(); ++i) {
-    const bool may_leave =
-        std::isfinite(values[i]) && std::fabs(values[i]) + out[i] > limit && (floating || out[i] > 0);
+    const bool may_leave = floating && std::isfinite(values[i]) && std::fabs(values[i]) + out[i] > limit;
     if (may_leave || std::isnan(out[i])) out[i] = kInfinity;
   }
   return out;
 }
 
-// Of a sum of `depth` terms: `errors` and `magnitude` are the sums over the terms. Partial sums that may
-// overflow promise nothing.
-double sum_error(double errors, double magnitude, double depth, double u, DType dtype) {
-  if (!is_floating(dtype)) return errors;
-  const bool runs_in_f32 = dtype == DType::f16 || dtype == DType::bf16;
-  if (!(magnitude <= largest(runs_in_f32 ? DType::f32 : dtype))) return kInfinity;
-  return errors + times(gamma(depth, u), magnitude) +
-         depth * subnormal_step(runs_in_f32 ? DType::f32 : dtype);
+bool reduces_by(const ReferenceCall& call, Reduction reduction) {
+  return call.primitive == Primitive::reduce &&
+         call.attributes.get_or("kind", std::string{}) == name_of(reduction);
 }
 
 std::vector<double> reduce_bound(const ReferenceCall& call, const std::vector<double>& input,
                                  std::size_t count, double u) {
-  const bool sum = call.attributes.get_or("kind", std::string{}) == "sum";
+  const bool sum = reduces_by(call, Reduction::sum);
   const auto targets = reduce_targets(call);
   const auto values = as_doubles(*call.inputs[0]);
   const double depth = count == 0 ? 0 : static_cast<double>(values.size() / count);
@@ -111,7 +89,7 @@ std::vector<double> dot_bound(const ReferenceCall& call, std::span<const std::ve
 std::vector<double> convolution_bound(const ReferenceCall& call,
                                       std::span<const std::vector<double>* const> bounds, std::size_t count,
                                       double u) {
-  const auto &x = call.inputs[0]->doubles(), &w = call.inputs[1]->doubles();
+  const auto x = as_doubles(*call.inputs[0]), w = as_doubles(*call.inputs[1]);
   std::vector<double> propagated(count, 0.0), magnitude(count, 0.0);
   for_each_product(call, [&](std::int64_t element, std::int64_t source, std::int64_t weight) {
     const auto s = static_cast<std::size_t>(source), k = static_cast<std::size_t>(weight);
@@ -165,7 +143,8 @@ Result<std::vector<double>> error_bound(const ReferenceCall& call,
   // Integers and booleans made of exact values are exact, wrapping included.
   if (!floating && exact_inputs) return std::vector<double>(static_cast<std::size_t>(result.count()), 0.0);
   const bool moves = is_view(call.primitive) || call.primitive == Primitive::concatenate ||
-                     call.primitive == Primitive::select;
+                     call.primitive == Primitive::select || call.primitive == Primitive::gather ||
+                     call.primitive == Primitive::scatter;
   std::vector<std::vector<double>> bounds;
   std::vector<const std::vector<double>*> input_bounds;
   bounds.reserve(given_bounds.size());
@@ -184,16 +163,24 @@ Result<std::vector<double>> error_bound(const ReferenceCall& call,
       case Primitive::broadcast:
       case Primitive::slice: return moved(call, *input_bounds[0]);
       case Primitive::concatenate: return concatenated(call, input_bounds);
-      case Primitive::reduce: return reduce_bound(call, *input_bounds[0], values.size(), sum_u);
+      case Primitive::iota:
+      case Primitive::gather:
+      case Primitive::scatter:
+      case Primitive::arg_reduce:
+      case Primitive::prefix_scan:
+      case Primitive::sort_indices:
+      case Primitive::compact: return bound_by_index(call, input_bounds, result);
+      case Primitive::reduce:
+        if (reduces_by(call, Reduction::product)) return product_bound(call, *input_bounds[0], values.size());
+        return reduce_bound(call, *input_bounds[0], values.size(), sum_u);
       case Primitive::dot_general: return dot_bound(call, input_bounds, sum_u);
       case Primitive::convolution: return convolution_bound(call, input_bounds, values.size(), sum_u);
       case Primitive::fusion: check_failed("fusion", "the interpreter runs its body");
       default: return map_bound(call, input_bounds, values, u);
     }
   }());
-  const bool sums =
-      call.primitive == Primitive::dot_general || call.primitive == Primitive::convolution ||
-      (call.primitive == Primitive::reduce && call.attributes.get_or("kind", std::string{}) == "sum");
+  const bool sums = call.primitive == Primitive::dot_general || call.primitive == Primitive::convolution ||
+                    reduces_by(call, Reduction::sum) || reduces_by(call, Reduction::product);
   if (sums) round_sums(bound, values, summed, call.dtype);
   if (floating && !moves && !(is_map(call.primitive) && rounding_factor(call.primitive, call.dtype) == 0)) {
     for (double& b : bound) b += subnormal_step(call.dtype);

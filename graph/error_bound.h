@@ -20,8 +20,12 @@ namespace diji {
 ///  - sums and dot products of d terms, in any order, fused or not: |error| ≤ γ(d)·Σ|terms| with γ(d) =
 ///  d·u/(1 − d·u)
 ///    (Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed., section 3.1 and theorem 4.2);
-///    reductions sum in f64, dot products and convolutions in their dtype but at least in f32, then round to
-///    it;
+///    reductions and prefix scans sum and multiply in f64, dot products and convolutions in their dtype but
+///    at least in f32, then round to it; a product of d factors errs as a sum of d terms does, relative to
+///    itself;
+///  - a scatter computes and rounds one update after the other; an index, a key or a mask that may differ
+///  leaves
+///    everything open that it may decide;
 ///  - a float that may have overflowed, or an integer that may have wrapped, bounds nothing computed from it;
 ///  an infinity
 ///    or NaN that follows from exact operands has the bound of the rest, one that may come from rounding has

@@ -155,6 +155,10 @@ struct Inference {
     const Type x = in(0), updates = in(1);
     if (!parse_update(attributes.get_or("kind", std::string{})))
       return wrong(primitive, "kind must be set, add, multiply, minimum or maximum");
+    if (x.dtype == DType::boolean && attributes.get_or("kind", std::string{}) != "set")
+      return wrong(primitive, "truth values can only be set");
+    if (updates.dtype != x.dtype)
+      return wrong(primitive, fmt::format("updates {} for {}", text_of(updates), text_of(x)));
     TRY(same_sizes(updates.shape, TRY(index_shape(x, 2))));
     return x;
   }

@@ -11,7 +11,6 @@
 namespace diji {
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 // What the host's functions may be off by (4 ULP is generous for glibc), relative to their result.
 constexpr double kHostError = 0x1p-50;
 
@@ -317,35 +316,6 @@ std::vector<double> map_bound(const ReferenceCall& call, std::span<const std::ve
     out[i] = map_error(call.primitive, operands, result[i], call.dtype, u);
   }
   return out;
-}
-
-std::vector<double> as_doubles(const Array& array) {
-  return std::visit(
-      [](const auto& elements) { return std::vector<double>(elements.begin(), elements.end()); },
-      array.elements);
-}
-
-double largest(DType dtype) {
-  switch (dtype) {
-    case DType::f16: return 65504;
-    case DType::bf16: return 0x1.fep127;
-    default: break;
-  }
-  return visit_dtype(dtype, [](auto tag) -> double {
-    using T = typename decltype(tag)::type;
-    if constexpr (std::is_arithmetic_v<T>) return static_cast<double>(std::numeric_limits<T>::max());
-    return 0;
-  });
-}
-
-double times(double value, double error) {
-  if (error == 0 || std::isinf(error)) return error;
-  return std::fabs(value) * error;
-}
-
-double with_rounding(double propagated, double result, double u) {
-  const double size = std::isinf(result) && propagated == 0 ? 0 : std::fabs(result) + propagated;
-  return propagated + times(u, size);
 }
 
 }  // namespace diji

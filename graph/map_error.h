@@ -2,7 +2,7 @@
 // the rounding of the map itself.
 #pragma once
 
-#include "graph/reference.h"
+#include "graph/error_rules.h"
 
 #include <span>
 #include <vector>
@@ -27,17 +27,5 @@ std::vector<double> map_bound(const ReferenceCall& call, std::span<const std::ve
 /// The rule for one element; convert is not among them (its rule is part of map_bound). `operands` has
 /// arity(map) elements.
 double map_error(Primitive map, std::span<const Uncertain> operands, double result, DType dtype, double u);
-
-std::vector<double> as_doubles(const Array& array);
-
-/// The largest finite number of a float; of an integer, as far as a double tells.
-double largest(DType dtype);
-
-/// |value| · error. An error of 0 stays 0 whatever it is multiplied with, an unbounded one stays unbounded:
-/// where nothing is known of an operand, it may be infinite, and 0 times it NaN.
-double times(double value, double error);
-
-/// `propagated` with a rounding of relative size u on top. An exact infinity is exact.
-double with_rounding(double propagated, double result, double u);
 
 }  // namespace diji

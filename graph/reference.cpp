@@ -3,6 +3,7 @@
 
 #include "base/check.h"
 #include "graph/map_reference.h"
+#include "graph/reference_index.h"
 
 #include <algorithm>
 #include <limits>
@@ -46,66 +47,70 @@ Array concatenate(const ReferenceCall& call) {
   return result;
 }
 
-template <typename T>
-T reduction_start(Reduction reduction, DType dtype) {
-  if (reduction == Reduction::sum) return T{0};
-  if constexpr (std::is_same_v<T, double>) return -std::numeric_limits<double>::infinity();
-  return visit_dtype(dtype, [](auto tag) -> T {
-    using Element = typename decltype(tag)::type;
-    if constexpr (std::is_integral_v<Element>) return static_cast<T>(std::numeric_limits<Element>::min());
-    return T{0};
-  });
-}
-
-Result<Array> reduce(const ReferenceCall& call) {
+Array reduce(const ReferenceCall& call) {
   Array result = empty_array(call.dtype, call.shape);
   const Reduction reduction = *parse_reduction(call.attributes.get_or("kind", std::string{}));
   const auto targets = reduce_targets(call);
-  return std::visit(
-      [&](const auto& from) -> Result<Array> {
+  std::visit(
+      [&](const auto& from) {
         using T = typename std::decay_t<decltype(from)>::value_type;
         auto& to = std::get<std::vector<T>>(result.elements);
         std::ranges::fill(to, reduction_start<T>(reduction, call.dtype));
-        const Primitive step = reduction == Reduction::sum ? Primitive::add : Primitive::maximum;
         for (std::size_t i = 0; i < from.size(); ++i) {
           T& cell = to[static_cast<std::size_t>(targets[i])];
-          cell = TRY(apply_map<T>(step, cell, from[i]));
-        }
-        return std::move(result);
-      },
-      call.inputs[0]->elements);
-}
-
-Array dot_general(const ReferenceCall& call) {
-  Array result = empty_array(call.dtype, call.shape);
-  const DotWalk walk = dot_walk(call);
-  std::visit(
-      [&](const auto& a) {
-        using T = typename std::decay_t<decltype(a)>::value_type;
-        using U = std::conditional_t<std::is_same_v<T, double>, double, std::uint64_t>;
-        const auto& b = std::get<std::vector<T>>(call.inputs[1]->elements);
-        auto& to = std::get<std::vector<T>>(result.elements);
-        for (std::size_t i = 0; i < to.size(); ++i) {
-          U sum = 0;
-          for (std::size_t k = 0; k < static_cast<std::size_t>(walk.depth); ++k) {
-            sum += static_cast<U>(a[static_cast<std::size_t>(walk.lhs_start[i] + walk.lhs_steps[k])]) *
-                   static_cast<U>(b[static_cast<std::size_t>(walk.rhs_start[i] + walk.rhs_steps[k])]);
-          }
-          to[i] = static_cast<T>(sum);
+          cell = update_cell(update_of(reduction), cell, from[i]);
         }
       },
       call.inputs[0]->elements);
   return result;
 }
 
+// Products and sums: double for floats, modulo 2^64 for integers of any sign.
+template <typename T>
+using Sum = std::conditional_t<std::is_same_v<T, double>, double, std::uint64_t>;
+
+// visit(elements of a, elements of b, elements of the result), where all are of one class of floats or
+// integers.
+template <typename Visit>
+void visit_product(const ReferenceCall& call, Array& result, Visit visit) {
+  std::visit(
+      [&](const auto& a, const auto& b, auto& to) {
+        using A = typename std::decay_t<decltype(a)>::value_type;
+        using B = typename std::decay_t<decltype(b)>::value_type;
+        using T = typename std::decay_t<decltype(to)>::value_type;
+        if constexpr (std::is_same_v<Sum<A>, Sum<B>> && std::is_same_v<Sum<A>, Sum<T>>) visit(a, b, to);
+      },
+      call.inputs[0]->elements, call.inputs[1]->elements, result.elements);
+}
+
+Array dot_general(const ReferenceCall& call) {
+  Array result = empty_array(call.dtype, call.shape);
+  const DotWalk walk = dot_walk(call);
+  visit_product(call, result, [&](const auto& a, const auto& b, auto& to) {
+    using T = typename std::decay_t<decltype(to)>::value_type;
+    using U = Sum<T>;
+    for (std::size_t i = 0; i < to.size(); ++i) {
+      U sum = 0;
+      for (std::size_t k = 0; k < static_cast<std::size_t>(walk.depth); ++k) {
+        sum += static_cast<U>(a[static_cast<std::size_t>(walk.lhs_start[i] + walk.lhs_steps[k])]) *
+               static_cast<U>(b[static_cast<std::size_t>(walk.rhs_start[i] + walk.rhs_steps[k])]);
+      }
+      to[i] = static_cast<T>(sum);
+    }
+  });
+  return result;
+}
+
 Array convolution(const ReferenceCall& call) {
   Array result = empty_array(call.dtype, call.shape);
-  auto& to = std::get<std::vector<double>>(result.elements);
-  const auto& x = call.inputs[0]->doubles();
-  const auto& w = call.inputs[1]->doubles();
-  for_each_product(call, [&](Int element, Int source, Int weight) {
-    to[static_cast<std::size_t>(element)] +=
-        x[static_cast<std::size_t>(source)] * w[static_cast<std::size_t>(weight)];
+  visit_product(call, result, [&](const auto& x, const auto& w, auto& to) {
+    using T = typename std::decay_t<decltype(to)>::value_type;
+    using U = Sum<T>;
+    for_each_product(call, [&](Int element, Int source, Int weight) {
+      T& sum = to[static_cast<std::size_t>(element)];
+      sum = static_cast<T>(static_cast<U>(sum) + static_cast<U>(x[static_cast<std::size_t>(source)]) *
+                                                     static_cast<U>(w[static_cast<std::size_t>(weight)]));
+    });
   });
   return result;
 }
@@ -265,6 +270,13 @@ Result<Array> reference(const ReferenceCall& call) {
       case Primitive::broadcast:
       case Primitive::slice: return move_elements(call);
       case Primitive::concatenate: return concatenate(call);
+      case Primitive::iota:
+      case Primitive::gather:
+      case Primitive::scatter:
+      case Primitive::arg_reduce:
+      case Primitive::prefix_scan:
+      case Primitive::sort_indices:
+      case Primitive::compact: return reference_by_index(call);
       case Primitive::reduce: return reduce(call);
       case Primitive::dot_general: return dot_general(call);
       case Primitive::convolution: return convolution(call);

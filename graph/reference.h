@@ -25,6 +25,8 @@ struct Array {
   const std::vector<double>& doubles() const { return std::get<0>(elements); }
 };
 
+/// Zeros.
+Array empty_array(DType dtype, const StaticShape& shape);
 /// Exact.
 Array array_of(const HostTensor& tensor);
 /// Rounds floats to the dtype once (nearest even); everything else is exact.

@@ -20,6 +20,7 @@ struct RandomGraphOptions {
   int steps = 8;
   std::int64_t elements_max = 2048;  ///< of any one value
   bool special_values = false;       ///< NaN, ±Inf, −0 among the inputs
+  bool data_sizes = false;           ///< sizes that only a run tells
 };
 
 class RandomGraph {
@@ -101,6 +102,8 @@ class RandomGraph {
   }
   bool fits(std::size_t first_new) const {
     for (const Constraint& c : graph_.constraints()) {
+      // What only a run tells cannot be checked before it.
+      if (c.left.text().contains('#') || c.right.text().contains('#')) return false;
       const auto left = c.left.evaluate(bindings_), right = c.right.evaluate(bindings_);
       if (!left || !right || !(c.kind == Constraint::Kind::equal ? *left == *right : *left <= *right))
         return false;
@@ -120,7 +123,7 @@ class RandomGraph {
   ValueId fresh_input(DType dtype, const Shape& shape) {
     const auto sizes = evaluate(shape, bindings_);
     const auto elements = count(shape);
-    if (!elements || *elements > options_.elements_max) return ValueId::none;
+    if (!elements || *elements > options_.elements_max || text_of(shape).contains('#')) return ValueId::none;
     HostTensor tensor = HostTensor::allocate(dtype, *sizes).value();
     const std::int64_t kind = below(8);
     visit_dtype(dtype, [&](auto tag) {
@@ -145,6 +148,7 @@ class RandomGraph {
   }
 
   ValueId any_node(Builder& b) {
+    if (below(3) == 0) return indexed_node(b);
     switch (below(18)) {
       case 0:
       case 1:
@@ -311,7 +315,8 @@ class RandomGraph {
     }
     if (axes.empty()) return ValueId::none;
     const Shape from = b.shape(x);
-    const ValueId y = b.reduce(x, one_of({Reduction::sum, Reduction::max}), axes);
+    const ValueId y =
+        b.reduce(x, one_of({Reduction::sum, Reduction::max, Reduction::min, Reduction::product}), axes);
     if (below(2) == 0 || !b.ok()) return y;
     Shape kept = from;  // as in a softmax: the result goes back to its operand
     for (const std::int64_t axis : axes) kept[static_cast<std::size_t>(axis)] = 1;
@@ -366,6 +371,108 @@ class RandomGraph {
     const ValueId x = fresh_input(dtype, x_shape), w = fresh_input(dtype, w_shape);
     if (x == ValueId::none || w == ValueId::none) return ValueId::none;
     return b.convolution(x, w, dims);
+  }
+
+  // What works by coordinates.
+  ValueId indexed_node(Builder& b) {
+    const ValueId x = late_value();
+    const std::int64_t rank = b.rank(x), axis = rank == 0 ? 0 : below(rank);
+    if (rank == 0) return coordinates(b);
+    const std::int64_t size = value_of(b.shape(x)[static_cast<std::size_t>(axis)]);
+    const bool number = b.dtype(x) != DType::boolean;
+    switch (below(9)) {
+      case 0: return coordinates(b);
+      case 1: return gather(b, x);
+      case 2: return window(b, x, axis);
+      case 3: return rows(b, x, axis);
+      case 4: return scatter(b, x);
+      case 5:
+        return size == 0 ? ValueId::none
+                         : b.arg_reduce(x, one_of({Reduction::min, Reduction::max}), axis, below(2) == 0);
+      case 6:
+        return number ? b.prefix_scan(x, one_of({Reduction::sum, Reduction::product}), axis, below(2) == 0,
+                                      below(2) == 0)
+                      : ValueId::none;
+      case 7: return b.sort_indices(x, axis, below(2) == 0);
+      default: return options_.data_sizes ? compact(b) : gather(b, x);
+    }
+  }
+  ValueId coordinates(Builder& b) {
+    Shape shape = any_shape();
+    if (shape.empty()) shape.push_back(any_size());
+    return b.iota(shape, below(std::ssize(shape)),
+                  one_of({DType::i64, DType::i64, DType::f32, DType::i8, DType::f16}));
+  }
+  // An input of indices from `low` to below `high`.
+  ValueId index_input(const Shape& shape, std::int64_t high, std::int64_t low = 0) {
+    const ValueId id = fresh_input(DType::i64, shape);
+    if (id == ValueId::none || inputs_.empty() || graph_.value(id).constant != nullptr) return ValueId::none;
+    for (std::int64_t& index : inputs_.back().mutable_values<std::int64_t>()) {
+      if (high <= low) return ValueId::none;
+      index = low + below(high - low);
+    }
+    return id;
+  }
+  // One index tensor an axis of x; some are coordinates, some data.
+  Values index_tensors(Builder& b, ValueId x, const Shape& shape) {
+    Values indices;
+    for (const Dim& size : b.shape(x)) {
+      const std::int64_t along = shape.empty() ? 0 : below(std::ssize(shape));
+      const bool fits = !shape.empty() && value_of(shape[static_cast<std::size_t>(along)]) <= value_of(size);
+      indices.push_back(fits && below(2) == 0 ? b.iota(shape, along) : index_input(shape, value_of(size)));
+      if (indices.back() == ValueId::none) return {};
+    }
+    return indices;
+  }
+  ValueId gather(Builder& b, ValueId x) {
+    const Values indices = index_tensors(b, x, below(3) == 0 ? b.shape(x) : any_shape());
+    return indices.empty() ? ValueId::none : b.gather(x, indices, below(2) == 0);
+  }
+  // Whole rows by their numbers: an embedding.
+  ValueId rows(Builder& b, ValueId x, std::int64_t axis) {
+    const ValueId numbers = index_input({any_size()}, value_of(b.shape(x)[static_cast<std::size_t>(axis)]));
+    if (numbers == ValueId::none) return numbers;
+    Shape shape = b.shape(x), aligned(shape.size(), Dim(1));
+    shape[static_cast<std::size_t>(axis)] = aligned[static_cast<std::size_t>(axis)] = b.shape(numbers)[0];
+    Values indices;
+    for (std::int64_t i = 0; i < b.rank(x); ++i)
+      indices.push_back(i == axis ? b.reshape(numbers, aligned) : b.iota(shape, i));
+    return b.gather(x, indices);
+  }
+  // x at every coordinate moved along one axis, 0 beyond its ends: a padding or one tap of a window.
+  ValueId window(Builder& b, ValueId x, std::int64_t axis) {
+    Shape shape = b.shape(x);
+    Dim& size = shape[static_cast<std::size_t>(axis)];
+    if (below(2) == 0) size = size + 3;
+    Values indices;
+    for (std::int64_t i = 0; i < b.rank(x); ++i) {
+      ValueId at = b.iota(shape, i);
+      if (i == axis && below(2) == 0)
+        at = b.multiply(at, b.scalar(DType::i64, static_cast<double>(1 + below(3))));
+      if (i == axis)
+        at = b.subtract(at, below(3) == 0 ? b.reshape(b.dims({symbols_[0]}), {}) : b.scalar(DType::i64, 2));
+      indices.push_back(at);
+    }
+    return b.gather(x, indices, true);
+  }
+  ValueId scatter(Builder& b, ValueId x) {
+    const Shape shape = any_shape();
+    const ValueId updates = fresh_input(b.dtype(x), shape);
+    const Values indices = index_tensors(b, x, shape);
+    if (indices.empty() || updates == ValueId::none) return ValueId::none;
+    const bool truth = b.dtype(x) == DType::boolean;
+    return b.scatter(
+        x, updates, indices,
+        truth ? Update::set
+              : one_of({Update::set, Update::add, Update::multiply, Update::minimum, Update::maximum}));
+  }
+  ValueId compact(Builder& b) {
+    const ValueId mask = fresh_input(DType::boolean, any_shape());
+    if (mask == ValueId::none || inputs_.empty() || graph_.value(mask).constant != nullptr)
+      return ValueId::none;
+    const Dim count = graph_.fresh_symbol();
+    bindings_[std::string(*count.symbol_name())] = std::ranges::count(inputs_.back().values<bool>(), true);
+    return b.compact(mask, count);
   }
 
   RandomGraphOptions options_;

@@ -19,8 +19,8 @@ struct Counts {
 
 void check_graph(std::uint64_t seed, Counts& counts) {
   INFO("DIJI_TEST_SEED=", seed);
-  const test::RandomGraph random(seed,
-                                 {.steps = static_cast<int>(2 + seed % 10), .special_values = seed % 3 == 0});
+  const test::RandomGraph random(
+      seed, {.steps = static_cast<int>(2 + seed % 10), .special_values = seed % 3 == 0, .data_sizes = true});
   CAPTURE(print(random.graph()));
   const auto typed = interpret(random.graph(), random.inputs(), Arithmetic::typed);
   const auto truth = interpret_with_bounds(random.graph(), random.inputs());
