@@ -38,7 +38,9 @@ std::vector<std::size_t> LoopAxes::of_group(int group) const {
 
 void collect_accesses(ScalarProgram& program, std::vector<Access*>& accesses) {
   for (ScalarStep& step : program.steps) {
-    if (step.kind == ScalarStep::Kind::load) accesses.push_back(&step.access);
+    const bool walks = step.kind == ScalarStep::Kind::load || step.kind == ScalarStep::Kind::coordinate;
+    if (walks) accesses.push_back(&step.access);
+    for (IndexCheck& check : step.checks) accesses.push_back(&check.index);
   }
 }
 

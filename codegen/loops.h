@@ -23,7 +23,7 @@ struct LoopAxes {
   std::vector<std::size_t> of_group(int group) const;
 };
 
-/// Pointers to the accesses of all loads.
+/// Pointers to all functions of the coordinates in it.
 void collect_accesses(ScalarProgram& program, std::vector<Access*>& accesses);
 
 Dim ceil_div(const Dim& a, const Dim& b);
@@ -54,6 +54,21 @@ Result<Kernel> lower_reduce(const Graph& body, const KernelBody& kernel, const D
                             std::string entry);
 Result<Kernel> lower_dot(const Graph& body, const KernelBody& kernel, const DeviceTraits& traits,
                          std::string entry);
+/// One channel a group and few filters for each.
+bool is_depthwise(const Graph& body, const KernelBody& kernel);
+Result<Kernel> lower_depthwise(const Graph& body, const KernelBody& kernel, const DeviceTraits& traits,
+                               std::string entry);
+Result<Kernel> lower_arg_reduce(const Graph& body, const KernelBody& kernel, const DeviceTraits& traits,
+                                std::string entry);
+Result<Kernel> lower_scan(const Graph& body, const KernelBody& kernel, const DeviceTraits& traits,
+                          std::string entry);
+Result<Kernel> lower_sort(const Graph& body, const KernelBody& kernel, const DeviceTraits& traits,
+                          std::string entry);
+Result<Kernel> lower_compact(const Graph& body, const KernelBody& kernel, const DeviceTraits& traits,
+                             std::string entry);
+/// The updates alone; x is in the output already.
+Result<Kernel> lower_scatter(const Graph& body, const KernelBody& kernel, const DeviceTraits& traits,
+                             std::string entry);
 Result<Kernel> lower_convolution(const Graph& body, const KernelBody& kernel, const DeviceTraits& traits,
                                  std::string entry);
 

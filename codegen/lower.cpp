@@ -17,7 +17,8 @@ constexpr PrinterEntry kPrinters[] = {{"llvm-ir", print_llvm}};
 
 // "map_add_multiply_tanh": what profiles and cache listings show.
 std::string entry_name(const Graph& body, const KernelBody& kernel) {
-  constexpr std::string_view kRoots[] = {"map", "reduce", "dot", "convolution", "concatenate"};
+  constexpr std::string_view kRoots[] = {"map",     "reduce",     "dot",         "convolution", "concatenate",
+                                         "scatter", "arg_reduce", "prefix_scan", "sort",        "compact"};
   constexpr std::size_t kLengthMax = 60;
   std::string name(kRoots[static_cast<std::size_t>(kernel.root)]);
   std::vector<std::string_view> seen;
@@ -53,27 +54,31 @@ Result<std::string> print_nest(const LoopNest& nest, std::string_view dialect) {
 Result<std::vector<Kernel>> lower(const Graph& body, const DeviceTraits& traits) {
   const KernelBody kernel = TRY(flatten(body));
   std::string entry = entry_name(body, kernel);
-  std::vector<Kernel> kernels;
-  switch (kernel.root) {
-    case KernelBody::Root::map:
-      kernels.push_back(TRY(lower_map(body, kernel, traits, std::move(entry))));
-      break;
-    case KernelBody::Root::reduce:
-      kernels.push_back(TRY(lower_reduce(body, kernel, traits, std::move(entry))));
-      break;
-    case KernelBody::Root::dot:
-      kernels.push_back(TRY(lower_dot(body, kernel, traits, std::move(entry))));
-      break;
-    case KernelBody::Root::convolution:
-      kernels.push_back(TRY(lower_convolution(body, kernel, traits, std::move(entry))));
-      break;
-    case KernelBody::Root::concatenate:
-      for (std::size_t part = 0; part < kernel.programs.size(); ++part) {
-        kernels.push_back(TRY(lower_part(body, kernel, part, traits, entry)));
-      }
-      break;
+  if (kernel.root == KernelBody::Root::scatter) {
+    // Part 0 is x, copied to where the updates go.
+    std::vector<Kernel> kernels = {TRY(lower_part(body, kernel, 0, traits, entry))};
+    kernels.push_back(TRY(lower_scatter(body, kernel, traits, std::move(entry))));
+    return kernels;
   }
-  return kernels;
+  if (kernel.root == KernelBody::Root::concatenate) {
+    std::vector<Kernel> kernels;
+    for (std::size_t part = 0; part < kernel.programs.size(); ++part)
+      kernels.push_back(TRY(lower_part(body, kernel, part, traits, entry)));
+    return kernels;
+  }
+  const auto one = [&]() -> Result<Kernel> {
+    switch (kernel.root) {
+      case KernelBody::Root::reduce: return lower_reduce(body, kernel, traits, std::move(entry));
+      case KernelBody::Root::dot: return lower_dot(body, kernel, traits, std::move(entry));
+      case KernelBody::Root::convolution: return lower_convolution(body, kernel, traits, std::move(entry));
+      case KernelBody::Root::arg_reduce: return lower_arg_reduce(body, kernel, traits, std::move(entry));
+      case KernelBody::Root::prefix_scan: return lower_scan(body, kernel, traits, std::move(entry));
+      case KernelBody::Root::sort_indices: return lower_sort(body, kernel, traits, std::move(entry));
+      case KernelBody::Root::compact: return lower_compact(body, kernel, traits, std::move(entry));
+      default: return lower_map(body, kernel, traits, std::move(entry));
+    }
+  };
+  return std::vector<Kernel>{TRY(one())};
 }
 
 Result<PeakKernel> peak_kernel(const DeviceTraits& traits) {

@@ -18,19 +18,23 @@ struct DeviceTraits {
   int vector_registers = 16;
 };
 
-/// One launch: places are the body's inputs, then its output; size arguments are `sizes`, then the node's
-/// number.
+/// One launch: places are the body's inputs, then its output, then where `writes_count` is set 8 bytes for a
+/// count; size arguments are `sizes`, then the node's number.
 struct Kernel {
   std::string entry;
   std::string text;
   std::vector<Dim> sizes;
   Dim grid;
   Dim local_bytes = 0;
+  /// Of a compact: the kernel stores how many positions it found as one i64 into the last place. The output's
+  /// memory is for as many as the mask has elements, whatever its type says. The grid is 1 even without
+  /// elements, so that the count is always written.
+  bool writes_count = false;
 };
 
-/// The launches that compute the body, in order (several for a concatenation). Kernels are specialised on
-/// dtypes, ranks, operators and numbers that are fixed in the graph, never on symbolic sizes. Errors:
-/// unsupported, naming what has no kernel yet or a dialect without a printer.
+/// The launches that compute the body, in order (several for a concatenation or a scatter). Kernels are
+/// specialised on dtypes, ranks, operators and numbers that are fixed in the graph, never on symbolic sizes.
+/// Errors: unsupported, naming what has no kernel yet or a dialect without a printer.
 Result<std::vector<Kernel>> lower(const Graph& body, const DeviceTraits& traits);
 
 Result<std::string> print_nest(const LoopNest& nest, std::string_view dialect);

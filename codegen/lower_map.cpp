@@ -31,9 +31,11 @@ Result<Kernel> lower_program(const Graph& body, ScalarProgram program, Shape spa
   const Reg end = b.minimum(b.add(start, b.integer(kChunk)), b.dim(axes.sizes[inner]));
   const int lanes = lanes_for(traits, DType::f32);
   const int out = static_cast<int>(nest.places.size()) - 1;
+  at[inner] = Reg::none;
+  const Prepared prepared = prepare(b, program, at);
   vector_loop(b, start, end, lanes, {}, [&](Reg first, Reg mask, std::span<const Reg>) -> std::vector<Reg> {
     at[inner] = first;
-    const Reg value = evaluate(b, program, {at, inner, lanes, mask});
+    const Reg value = evaluate(b, program, {at, inner, lanes, mask}, Reg::none, prepared);
     NestBuilder::Address address{.place = out, .index = element_index(b, output, at), .mask = mask};
     if (!output.strides[inner].is(1)) address.stride = b.dim(output.strides[inner]);
     store_element(b, address, value);
@@ -54,6 +56,7 @@ Result<Kernel> lower_part(const Graph& body, const KernelBody& kernel, std::size
                           const DeviceTraits& traits, std::string entry) {
   const auto axis = static_cast<std::size_t>(kernel.root_node->attributes.get_or<std::int64_t>("axis", 0));
   Access output{0, strides_of(kernel.space)};
+  // Parts of a concatenation lie behind each other.
   for (std::size_t i = 0; i < part; ++i) {
     output.offset = output.offset + body.type(kernel.root_node->inputs[i]).shape[axis] * output.strides[axis];
   }

@@ -155,10 +155,16 @@ class Printer {
         intrinsic(i.results[0], floating ? "maximum" : is_signed ? "smax" : "umax", i.type, i.operands);
         break;
       case NestOp::multiply_add: intrinsic(i.results[0], "fmuladd", i.type, i.operands); break;
+      case NestOp::fused_multiply_add: intrinsic(i.results[0], "fma", i.type, i.operands); break;
+      case NestOp::absolute: intrinsic(i.results[0], "fabs", i.type, i.operands); break;
+      case NestOp::copy_sign: intrinsic(i.results[0], "copysign", i.type, i.operands); break;
+      case NestOp::floor: intrinsic(i.results[0], "floor", i.type, i.operands); break;
+      case NestOp::ceil: intrinsic(i.results[0], "ceil", i.type, i.operands); break;
       case NestOp::sqrt: intrinsic(i.results[0], "sqrt", i.type, i.operands); break;
       case NestOp::round_even: intrinsic(i.results[0], "rint", i.type, i.operands); break;
       case NestOp::bit_and: simple(i, "and"); break;
       case NestOp::bit_or: simple(i, "or"); break;
+      case NestOp::bit_xor: simple(i, "xor"); break;
       case NestOp::shift_left: simple(i, "shl"); break;
       case NestOp::shift_right: simple(i, is_signed ? "ashr" : "lshr"); break;
       case NestOp::less: simple(i, floating ? "fcmp olt" : is_signed ? "icmp slt" : "icmp ult"); break;
@@ -180,12 +186,15 @@ class Printer {
       }
       case NestOp::lane_numbers: names_[static_cast<std::size_t>(i.results[0])] = lane_numbers(i.type); break;
       case NestOp::fold_add:
+      case NestOp::fold_multiply:
+      case NestOp::fold_minimum:
       case NestOp::fold_maximum: fold(i); break;
       case NestOp::even_lanes: even_lanes(i); break;
       case NestOp::load: load(i); break;
       case NestOp::store: store(i); break;
       case NestOp::prefetch: prefetch(i); break;
       case NestOp::loop: loop(i); break;
+      case NestOp::when: when(i); break;
       case NestOp::report_error: report_error(i); break;
     }
   }
@@ -280,11 +289,14 @@ class Printer {
   std::string combine(NestOp op, LaneType type, std::string_view low, std::string_view high) {
     const std::string result = temporary(), text = llvm_type(type);
     const bool floating = is_floating(type.dtype);
-    if (op == NestOp::fold_add) {
-      line("  {} = {} {} {}, {}", result, floating ? "fadd" : "add", text, low, high);
+    if (op == NestOp::fold_add || op == NestOp::fold_multiply) {
+      const std::string_view word = op == NestOp::fold_add ? "add" : "mul";
+      line("  {} = {}{} {} {}, {}", result, floating ? "f" : "", word, text, low, high);
       return result;
     }
-    const std::string_view word = floating ? "maximum" : is_signed_integer(type.dtype) ? "smax" : "umax";
+    const std::string_view letter = floating ? "" : is_signed_integer(type.dtype) ? "s" : "u";
+    const std::string_view end = op == NestOp::fold_minimum ? "min" : "max";
+    const std::string word = fmt::format("{}{}{}", letter, end, floating ? "imum" : "");
     const std::string function = fmt::format("@llvm.{}.{}", word, suffix(type));
     declare(fmt::format("{} {}({}, {})", text, function, text, text));
     line("  {} = call {} {}({} {}, {} {})", result, text, function, text, low, text, high);
@@ -300,7 +312,7 @@ class Printer {
     const std::string base = i.space == Space::local ? "%local" : fmt::format("%place{}", i.place);
     const std::string result = temporary();
     const Reg stride = i.operands[1];
-    if (stride == Reg::none) {
+    if (stride == Reg::none) {  // a pointer, or one a lane
       line("  {} = getelementptr {}, ptr {}, {}", result, scalar_type(type.dtype), base,
            typed(i.operands[0]));
       return result;
@@ -332,7 +344,9 @@ class Printer {
     const Reg mask = i.operands[2];
     const auto align = bytes_of(type.dtype) * (i.aligned ? type.lanes : 1);
     const std::string loaded = i.type == type ? define(i.results[0]) : temporary();
-    if (type.lanes > 1 && (strided || mask != Reg::none)) {
+    if (type.lanes == 1 && mask != Reg::none) {
+      load_if(loaded, at, type, name(mask));
+    } else if (type.lanes > 1 && (strided || mask != Reg::none)) {
       const std::string mask_text = mask == Reg::none ? all_lanes(type.lanes) : name(mask);
       const std::string pointers = strided ? fmt::format("<{} x ptr>", type.lanes) : "ptr";
       const std::string function =
@@ -350,6 +364,27 @@ class Printer {
            type.lanes == 1 ? "0" : "zeroinitializer");
   }
 
+  // One element where a condition holds, else 0: a vector of one lane, which LLVM turns into a branch.
+  void load_if(std::string_view loaded, std::string_view at, LaneType type, std::string_view condition) {
+    const std::string element(scalar_type(type.dtype)), mask = temporary(), vector = temporary();
+    const std::string function = fmt::format("@llvm.masked.load.v1{}.p0", suffix(type));
+    declare(fmt::format("<1 x {}> {}(ptr, i32 immarg, <1 x i1>, <1 x {}>)", element, function, element));
+    line("  {} = insertelement <1 x i1> poison, i1 {}, i64 0", mask, condition);
+    line("  {} = call <1 x {}> {}(ptr {}, i32 {}, <1 x i1> {}, <1 x {}> zeroinitializer)", vector, element,
+         function, at, bytes_of(type.dtype), mask, element);
+    line("  {} = extractelement <1 x {}> {}, i64 0", loaded, element, vector);
+  }
+
+  void store_if(std::string_view value, std::string_view at, LaneType type, std::string_view condition) {
+    const std::string element(scalar_type(type.dtype)), mask = temporary(), vector = temporary();
+    const std::string function = fmt::format("@llvm.masked.store.v1{}.p0", suffix(type));
+    declare(fmt::format("void {}(<1 x {}>, ptr, i32 immarg, <1 x i1>)", function, element));
+    line("  {} = insertelement <1 x i1> poison, i1 {}, i64 0", mask, condition);
+    line("  {} = insertelement <1 x {}> poison, {} {}, i64 0", vector, element, element, value);
+    line("  call void {}(<1 x {}> {}, ptr {}, i32 {}, <1 x i1> {})", function, element, vector, at,
+         bytes_of(type.dtype), mask);
+  }
+
   void store(const NestInstruction& i) {
     const LaneType type = stored(i.type);
     const std::string text = llvm_type(type);
@@ -363,7 +398,9 @@ class Printer {
     const bool strided = scattered(i);
     const Reg mask = i.operands[2];
     const auto align = bytes_of(type.dtype) * (i.aligned ? type.lanes : 1);
-    if (type.lanes > 1 && (strided || mask != Reg::none)) {
+    if (type.lanes == 1 && mask != Reg::none) {
+      store_if(value, at, type, name(mask));
+    } else if (type.lanes > 1 && (strided || mask != Reg::none)) {
       const std::string mask_text = mask == Reg::none ? all_lanes(type.lanes) : name(mask);
       const std::string pointers = strided ? fmt::format("<{} x ptr>", type.lanes) : "ptr";
       const std::string function =
@@ -413,6 +450,17 @@ class Printer {
     header += fmt::format("  br i1 %{}.more, label %{}.body, label %{}.exit\n", id, id, id);
     out_.insert(phis, header);
     label(id + ".exit");
+  }
+
+  void when(const NestInstruction& i) {
+    const std::string id = fmt::format("when{}", next_temporary_++);
+    line("  br i1 {}, label %{}, label %{}.done{}", name(i.operands[0]), id, id,
+         i.integer == 1 ? ", !prof !0" : "");
+    if (i.integer == 1) declarations_.insert("!0 = !{!\"branch_weights\", i32 1, i32 2147483647}");
+    label(id);
+    block(i.body);
+    line("  br label %{}.done", id);
+    label(id + ".done");
   }
 
   void report_error(const NestInstruction& i) {

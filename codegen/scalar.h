@@ -6,6 +6,7 @@
 
 #include <functional>
 #include <optional>
+#include <span>
 #include <vector>
 
 namespace diji {
@@ -21,8 +22,30 @@ struct LanePosition {
 /// What arithmetic happens in: 16-bit floats compute in f32, all others in themselves.
 DType register_dtype(DType storage);
 
+/// Values of a program's steps that a loop around an evaluation computed already; none elsewhere.
+struct Prepared {
+  std::vector<Reg> values;
+};
+/// All steps that depend only on coordinates that are known here (not none) and cannot report an error.
+Prepared prepare(NestBuilder& b, const ScalarProgram& program, const std::vector<Reg>& coordinates);
+
 /// The program's value, in register_dtype of its dtype. `result` is the root's value for epilogues.
-Reg evaluate(NestBuilder& b, const ScalarProgram& program, const LanePosition& at, Reg result = Reg::none);
+Reg evaluate(NestBuilder& b, const ScalarProgram& program, const LanePosition& at, Reg result = Reg::none,
+             const Prepared& prepared = {});
+
+/// Where the load that is the program's last step would read, with its checks made.
+struct ElementAddress {
+  NestBuilder::Address address;
+  int lanes = 1;  ///< 1 also where all lanes read the same
+};
+ElementAddress evaluate_address(NestBuilder& b, const ScalarProgram& program, const LanePosition& at);
+
+/// One scalar map; operands are as wide as each other. Masked lanes report no errors.
+Reg map_value(NestBuilder& b, const ScalarStep& step, DType operand_dtype, std::span<const Reg> operands,
+              Reg mask);
+Reg constant_value(NestBuilder& b, const HostTensor& constant, int lanes);
+/// From register_dtype of `from` to register_dtype of `to`, rounded to `to`.
+Reg convert_value(NestBuilder& b, Reg x, DType from, DType to);
 
 /// From registers to a buffer: converts to the place's dtype.
 void store_element(NestBuilder& b, NestBuilder::Address address, Reg value);
@@ -36,6 +59,7 @@ Reg lane_mask(NestBuilder& b, Reg first, Reg end, int lanes);
 
 /// Codes in the low byte of an error word, and the sentence each stands for.
 inline constexpr std::int64_t kErrorDivisionByZero = 1;
+inline constexpr std::int64_t kErrorIndexOutOfRange = 2;
 std::string_view sentence_of_error(std::int64_t code);
 
 }  // namespace diji

@@ -252,7 +252,8 @@ double propagated(Primitive map, std::span<const Uncertain> x, double result, DT
     case Primitive::multiply:
       return times(a.value, b.error) + times(b.value, a.error) + times(a.error, b.error);
     case Primitive::divide: {
-      const double error = quotient(a, b, result);
+      // Of integers before it is truncated: 16 / -18 is 0, and 16 / -17 is close to -1.
+      const double error = quotient(a, b, is_floating(dtype) ? result : a.value / b.value);
       return error + (error > 0 && !is_floating(dtype) ? 1 : 0);  // truncation may fall to either side
     }
     case Primitive::remainder: return remainder(a, b, result);

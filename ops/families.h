@@ -18,10 +18,16 @@ std::span<const OpDef> contraction_ops();
 std::span<const OpDef> normalization_ops();
 std::span<const OpDef> quantization_ops();
 std::span<const OpDef> integer_product_ops();
-std::span<const OpDef> attention_ops();
-std::span<const OpDef> recurrent_ops();
 std::span<const OpDef> convolution_ops();
 std::span<const OpDef> pooling_ops();
 std::span<const OpDef> einsum_ops();
+std::span<const OpDef> attention_ops();
+std::span<const OpDef> recurrent_ops();
+std::span<const OpDef> padding_ops();
+std::span<const OpDef> resize_ops();
+std::span<const OpDef> image_ops();
+std::span<const OpDef> signal_ops();
+std::span<const OpDef> loss_ops();
+std::span<const OpDef> selection_ops();
 
 }  // namespace diji

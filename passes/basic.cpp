@@ -1,6 +1,7 @@
 // Decomposition, constant folding, merging of equal nodes, removal of dead ones.
 #include "graph/interpreter.h"
 #include "graph/primitives.h"
+#include "passes/coordinates.h"
 #include "passes/passes.h"
 #include "passes/rewriter.h"
 
@@ -35,10 +36,26 @@ Result<Graph> decompose_once(const Graph& graph) {
   });
 }
 
-bool all_constant(const Graph& graph, const Values& ids) {
-  return std::ranges::all_of(
-      ids, [&](ValueId id) { return id == ValueId::none || graph.value(id).constant != nullptr; });
-}
+// Constants of a new graph, and what values made of coordinates would be as constants.
+class Known {
+ public:
+  explicit Known(const Graph& graph) : graph_(graph) {}
+  void set(ValueId id, HostTensor tensor) {
+    values_[id] = std::make_shared<const HostTensor>(std::move(tensor));
+  }
+  std::shared_ptr<const HostTensor> operator[](ValueId id) const {
+    const auto found = values_.find(id);
+    return found == values_.end() ? graph_.value(id).constant : found->second;
+  }
+  bool all(const Values& ids) const {
+    return std::ranges::all_of(ids,
+                               [&](ValueId id) { return id == ValueId::none || (*this)[id] != nullptr; });
+  }
+
+ private:
+  const Graph& graph_;
+  std::unordered_map<ValueId, std::shared_ptr<const HostTensor>> values_;
+};
 
 bool fits_budget(const Type& type) {
   const auto count = element_count(type.shape).constant();
@@ -46,10 +63,10 @@ bool fits_budget(const Type& type) {
 }
 
 // One node on its own, run by the typed interpreter.
-Result<HostTensor> fold(const Graph& graph, const Node& node, const Values& inputs) {
+Result<HostTensor> fold(const Known& known, const Node& node, const Values& inputs) {
   Graph alone;
   Values taken;
-  for (const ValueId id : inputs) taken.push_back(alone.add_constant(graph.value(id).constant));
+  for (const ValueId id : inputs) taken.push_back(alone.add_constant(known[id]));
   Builder builder(alone);
   const ValueId result = builder.primitive(*primitive_of(node.op), std::move(taken), node.attributes);
   TRY(builder.status());
@@ -62,12 +79,32 @@ Result<HostTensor> fold(const Graph& graph, const Node& node, const Values& inpu
 // of the conditional, and no body that binds symbols: it may stand in several places.
 std::optional<Values> taken_branch(const Graph& graph, Builder& builder, const Node& node,
                                    const Values& inputs) {
-  const auto condition = contents_of(graph, node.inputs[0]);
+  auto condition = contents_of(graph, node.inputs[0]);
+  if (!condition) condition = contents_of(builder.graph(), inputs[0]);  // folded just before
   if (!condition || !(*condition)[0].constant() || !symbols_bound_by(node).empty()) return std::nullopt;
   const Graph& body = *node.bodies[(*condition)[0].is(0) ? 1 : 0];
   const auto binds = [](const Node& inner) { return has_bodies(inner) || !symbols_bound_by(inner).empty(); };
   if (std::ranges::any_of(body.nodes(), binds)) return std::nullopt;
   return inline_body(builder, body, Values(inputs.begin() + 1, inputs.end()));
+}
+
+// Captured constants become the bodies' own, so that what is made of them folds inside too.
+std::optional<Values> take_constants_in(const Graph& graph, Builder& builder, const Node& node,
+                                        const Values& inputs) {
+  const bool is_loop = primitive_of(node.op) == Primitive::loop;
+  const std::size_t first = is_loop ? loop_form(node).first_capture() : 1;
+  const std::size_t before = is_loop ? 2 : 1;  // inputs that no body sees; a loop's body sees the iteration
+  const auto constant = [&](std::size_t i) { return builder.graph().value(inputs[i]).constant; };
+  Node copy = node;
+  Values kept(inputs.begin(), inputs.begin() + static_cast<std::ptrdiff_t>(first));
+  std::vector<std::shared_ptr<const HostTensor>> known(first - before + (is_loop ? 1 : 0));
+  for (std::size_t i = first; i < inputs.size(); ++i) {
+    known.push_back(constant(i));
+    if (known.back() == nullptr) kept.push_back(inputs[i]);
+  }
+  if (kept.size() == inputs.size()) return std::nullopt;
+  for (auto& body : copy.bodies) body = std::make_shared<const Graph>(with_constants(*body, known));
+  return copy_node(builder, graph, copy, kept);
 }
 
 // What becomes a constant or sizes nowhere: it has several results, or a run tells its sizes.
@@ -92,31 +129,55 @@ Result<Graph> decompose(const Graph& graph, const PassOptions&) {
   return result;
 }
 
+namespace {
+
+// A constant with these elements, which may be sizes of the model.
+std::optional<Values> fold_contents(Builder& builder, Primitive primitive, const Value& value) {
+  if (!all_known(*value.contents)) {
+    const bool writable =
+        value.type.shape == Shape{Dim(std::ssize(*value.contents))} && contains(kIndex, value.type.dtype);
+    if (primitive == Primitive::dims || !writable) return std::nullopt;
+    return Values{builder.dims(*value.contents, value.type.dtype)};
+  }
+  Graph alone;
+  Builder b(alone);
+  const ValueId elements = b.convert(b.dims(*value.contents), value.type.dtype);
+  const ValueId shaped = b.reshape(elements, value.type.shape);
+  if (!b.ok()) return std::nullopt;
+  alone.add_output("y", shaped);
+  auto folded = interpret(alone, {}, Arithmetic::typed);
+  return folded ? std::optional(Values{builder.constant(std::move((*folded)[0]))}) : std::nullopt;
+}
+
+}  // namespace
+
 Result<Graph> fold_constants(const Graph& graph, const PassOptions&) {
+  const auto coordinates = made_of_coordinates(graph);
+  std::optional<Known> known;
   return rewrite(graph, [&](Builder& builder, const Node& node, Values& inputs) -> std::optional<Values> {
+    if (!known) known.emplace(builder.graph());
     const auto primitive = primitive_of(node.op);
-    if (primitive == Primitive::conditional) return taken_branch(graph, builder, node, inputs);
+    if (primitive == Primitive::conditional) {
+      if (auto taken = taken_branch(graph, builder, node, inputs)) return taken;
+    }
+    if (has_bodies(node)) return take_constants_in(graph, builder, node, inputs);
     if (!primitive || never_folds(*primitive)) return std::nullopt;
     const Value& value = graph.value(node.outputs[0]);
-    const bool known = value.contents && all_known(*value.contents);
-    if (value.contents && !known) {
-      const bool writable =
-          value.type.shape == Shape{Dim(std::ssize(*value.contents))} && contains(kIndex, value.type.dtype);
-      if (primitive == Primitive::dims || !writable) return std::nullopt;
-      return Values{builder.dims(*value.contents, value.type.dtype)};
+    const bool all_constant = known->all(inputs);
+    if (coordinates[static_cast<std::size_t>(&node - graph.nodes().data())]) {
+      // Stays what it is, but what is made of it may be a constant.
+      Values same = copy_node(builder, graph, node, inputs);
+      if (all_constant && fits_budget(value.type)) {
+        if (auto folded = fold(*known, node, inputs)) known->set(same[0], std::move(*folded));
+      }
+      return same;
     }
-    if (!fits_budget(value.type) || (!known && !all_constant(builder.graph(), inputs))) return std::nullopt;
-    if (known && !all_constant(builder.graph(), inputs)) {
-      Graph alone;
-      Builder b(alone);
-      const ValueId elements = b.convert(b.dims(*value.contents), value.type.dtype);
-      const ValueId shaped = b.reshape(elements, value.type.shape);
-      if (!b.ok()) return std::nullopt;
-      alone.add_output("y", shaped);
-      auto folded = interpret(alone, {}, Arithmetic::typed);
-      return folded ? std::optional(Values{builder.constant(std::move((*folded)[0]))}) : std::nullopt;
+    if (value.contents && (!all_constant || !all_known(*value.contents))) {
+      const bool small = !all_known(*value.contents) || fits_budget(value.type);
+      return small ? fold_contents(builder, *primitive, value) : std::nullopt;
     }
-    auto folded = fold(builder.graph(), node, inputs);
+    if (!all_constant || !fits_budget(value.type)) return std::nullopt;
+    auto folded = fold(*known, node, inputs);
     if (!folded) return std::nullopt;  // a zero divisor stays in the graph and is reported when it runs
     return Values{builder.constant(std::move(*folded))};
   });

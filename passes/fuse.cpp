@@ -2,6 +2,7 @@
 // the judge of what one kernel is, so that this pass and lowering cannot disagree.
 #include "codegen/kernel_body.h"
 #include "graph/primitives.h"
+#include "passes/coordinates.h"
 #include "passes/passes.h"
 #include "passes/rewriter.h"
 
@@ -17,8 +18,10 @@ constexpr std::size_t kInputsMax = 16;
 
 constexpr RuleInfo kFusionRules[] = {
     {"fuse_elementwise", "element-wise producers and views join their only consumer"},
+    {"fuse_coordinates", "coordinates, and indices made of them, are computed wherever they are read"},
+    {"fuse_gather", "a gather joins its only consumer; what it reads stays in memory"},
     {"fuse_prologue", "element-wise producers join the reduction that reads them"},
-    {"fuse_epilogue", "element-wise work behind a reduction, dot product or convolution joins it"},
+    {"fuse_epilogue", "element-wise work behind a reduction, scan, dot product or convolution joins it"},
 };
 
 struct Group {
@@ -36,7 +39,10 @@ struct Extracted {
 class Fuser {
  public:
   Fuser(const Graph& graph, const PassOptions& options)
-      : graph_(graph), options_(options), member_of_(graph.nodes().size()) {}
+      : graph_(graph),
+        options_(options),
+        coordinates_(made_of_coordinates(graph)),
+        member_of_(graph.nodes().size()) {}
 
   Result<Graph> run() {
     collect_readers();
@@ -78,6 +84,7 @@ class Fuser {
     stands_alone_.assign(graph_.nodes().size(), false);
     for (std::size_t i = 0; i < graph_.nodes().size(); ++i) {
       for (const ValueId id : node(i).inputs) {
+        if (id == ValueId::none) continue;
         const NodeId producer = graph_.value(id).producer;
         if (producer != NodeId::none) readers_[static_cast<std::size_t>(producer)].insert(i);
       }
@@ -102,8 +109,8 @@ class Fuser {
       if (stands_alone_[reader]) needs_memory = true;
       groups.insert(member_of_[reader].begin(), member_of_[reader].end());
     }
-    if (is_view(kind)) {
-      // A view costs nothing to repeat: each reader takes it in where it can.
+    if (is_view(kind) || coordinates_[i]) {
+      // A view costs nothing to repeat, and so does a coordinate: each reader takes it in where it can.
       for (const std::size_t group : groups) needs_memory |= !try_join(i, group);
     } else {
       const bool joined =
@@ -122,9 +129,12 @@ class Fuser {
   }
 
   // Work that a broadcast would repeat for every copy is computed once, in memory; conversions are cheaper
-  // than memory.
+  // than memory, and so is the arithmetic of indices, which is done once a vector.
   bool is_not_repeated(std::size_t i) const {
-    if (primitive(i) == Primitive::convert) return true;
+    const DType dtype = graph_.type(node(i).outputs[0]).dtype;
+    const bool index = contains(kIndex, dtype) || dtype == DType::boolean;
+    if (primitive(i) == Primitive::convert || (index && is_map(primitive(i)) && is_cheap(primitive(i))))
+      return true;
     std::vector<std::size_t> pending(readers_[i].begin(), readers_[i].end());
     while (!pending.empty()) {
       const std::size_t reader = pending.back();
@@ -142,11 +152,10 @@ class Fuser {
     Group& group = groups_[index];
     const bool root = is_root(primitive(i));
     if (group.nodes.size() >= kNodesMax || (root && group.root)) return false;
-    // How much a compact has is known only after its kernel; the parts of a concatenation are written one by
-    // one.
-    const bool no_epilogue = primitive(i) == Primitive::concatenate || primitive(i) == Primitive::compact;
-    if (root && (disabled("fuse_epilogue") || no_epilogue)) return false;
+    if (root && disabled("fuse_epilogue")) return false;
     if (!root && disabled(group.root ? "fuse_prologue" : "fuse_elementwise")) return false;
+    if (coordinates_[i] && disabled("fuse_coordinates")) return false;
+    if (primitive(i) == Primitive::gather && disabled("fuse_gather")) return false;
     Group wider = group;
     wider.nodes.insert(i);
     if (root) wider.root = i;
@@ -159,6 +168,7 @@ class Fuser {
 
   Extracted extract(const Group& group) const {
     Extracted result;
+    Values sizes;
     ValueMap map(graph_.values().size());
     const auto capture = [&](ValueId id) {
       const Value& value = graph_.value(id);
@@ -167,6 +177,8 @@ class Fuser {
       if (inside || map[id] != ValueId::none) return;
       if (value.constant != nullptr && value.constant->count() == 1) {
         map.set(id, result.body.add_constant(value.constant));
+      } else if (value.contents && value.contents->size() == 1 && contains(kIndex, value.type.dtype)) {
+        sizes.push_back(id);  // kernels are given sizes as they are
       } else {
         map.set(id, result.body.add_input(fmt::format("{}", result.captures.size()), value.type));
         result.captures.push_back(id);
@@ -174,6 +186,9 @@ class Fuser {
     };
     // Inputs first, so that a body's ports come before its nodes in the text form.
     for (const std::size_t i : group.nodes) std::ranges::for_each(node(i).inputs, capture);
+    for (const ValueId id : sizes) {
+      if (map[id] == ValueId::none) map.set(id, size(result.body, graph_.value(id)));
+    }
     for (const std::size_t i : group.nodes) {
       const Node& member = node(i);
       const Node& copy = result.body.add_node(
@@ -183,6 +198,11 @@ class Fuser {
     }
     result.body.add_output("y", map[node(group.output).outputs[0]]);
     return result;
+  }
+
+  static ValueId size(Graph& body, const Value& value) {
+    Builder builder(body);
+    return builder.reshape(builder.dims(*value.contents, value.type.dtype), value.type.shape);
   }
 
   ValueId emit(Builder& builder, const Group& group, ValueMap& map) const {
@@ -198,6 +218,7 @@ class Fuser {
 
   const Graph& graph_;
   const PassOptions& options_;
+  std::vector<bool> coordinates_;  // by node: made of coordinates
   std::vector<std::set<std::size_t>> readers_;
   std::vector<bool> leaves_;        // is a graph output
   std::vector<bool> stands_alone_;  // stays outside of kernels

@@ -104,6 +104,83 @@ TEST_CASE("roots with work before and behind") {
   EXPECT(ones.kernel->epilogue.steps.size() == 1);
 }
 
+// "offset + [strides] + terms, checks" of every load.
+std::string loads(const std::function<ValueId(Body&)>& formula) {
+  const Flat result = flat(formula);
+  if (!result.kernel) return result.kernel.error().message;
+  std::vector<std::string> texts;
+  for (const ScalarStep& step : result.kernel->programs[0].steps) {
+    if (step.kind != ScalarStep::Kind::load) continue;
+    std::string text = fmt::format("{} + {}", step.access.offset.text(), text_of(step.access.strides));
+    for (const IndexTerm& term : step.terms) text += fmt::format(" + %{}*{}", term.step, term.stride.text());
+    for (const IndexCheck& check : step.checks) {
+      text += fmt::format(", {} + {}", check.index.offset.text(), text_of(check.index.strides));
+      for (const IndexTerm& term : check.terms) text += fmt::format(" + %{}", term.step);
+      text += fmt::format(" < {}", check.size.text());
+    }
+    texts.push_back(text);
+  }
+  return fmt::format("{}", fmt::join(texts, "; "));
+}
+
+TEST_CASE("indices made of coordinates stay affine, and are checked only where sizes do not prove them") {
+  EXPECT(loads([](Body& k) {
+           return k.b.gather(k.input({N, M}), {k.b.iota({N, M}, 0), k.b.iota({N, M}, 1)});
+         }) == "0 + [M, 1]");
+  EXPECT(loads([](Body& k) {  // padded
+           const ValueId at = k.b.subtract(k.b.iota({N + 5}, 0), k.b.scalar(DType::i64, 2));
+           return k.b.gather(k.input({N}), {at}, true);
+         }) == "-2 + [1], -2 + [1] < N");
+  EXPECT(loads([](Body& k) {  // a window with stride 2
+           const ValueId at =
+               k.b.add(k.b.multiply(k.b.iota({M, 3}, 0), k.b.scalar(DType::i64, 2)), k.b.iota({M, 3}, 1));
+           return k.b.gather(k.input({2 * M + 1}), {at});
+         }) == "0 + [2, 1]");
+  EXPECT(loads([](Body& k) {  // backwards: a size in the index
+           const ValueId last = k.b.subtract(k.b.reshape(k.b.dims({N}), {}), k.b.scalar(DType::i64, 1));
+           return k.b.gather(k.input({N, M}), {k.b.subtract(last, k.b.iota({N, M}, 0)), k.b.iota({N, M}, 1)});
+         }) == "M*N - M + [-M, 1]");
+  EXPECT(loads([](Body& k) {  // through views of the index and of what is read
+           const ValueId at = k.b.broadcast(k.b.reshape(k.b.iota({N}, 0), {N, 1}), {N, M});
+           return k.b.gather(k.b.transpose(k.input({M, N}), {1, 0}), {at, k.b.iota({N, M}, 1)});
+         }) == "0 + [1, N]");
+}
+
+TEST_CASE("indices that are data are terms of the element number") {
+  const auto index = [](Body& k, Shape shape) {
+    return k.graph.add_input(fmt::format("i{}", k.graph.inputs().size()), {DType::i64, std::move(shape)});
+  };
+  EXPECT(loads([&](Body& k) {  // rows of a table: the last axis is read in order
+           const ValueId rows = k.b.broadcast(k.b.reshape(index(k, {N}), {N, 1}), {N, 64});
+           return k.b.gather(k.input({M, 64}), {rows, k.b.iota({N, 64}, 1)});
+         }) == "0 + [1, 0]; 0 + [0, 1] + %0*64, 0 + [0, 0] + %0 < M");
+  EXPECT(loads([&](Body& k) {  // moved by a constant: still a term
+           return k.b.gather(k.input({M}), {k.b.add(index(k, {N}), k.b.scalar(DType::i64, 3))});
+         }) == "0 + [1]; 0 + [0] + %2*1, 0 + [0] + %2 < M");
+  EXPECT(refusal([&](Body& k) { return k.b.gather(k.b.exp(k.input({M})), {index(k, {N})}); }) ==
+         "not one kernel: a gather of something computed here");
+}
+
+TEST_CASE("a scatter knows along which axes no two updates meet") {
+  const auto apart = [](const std::function<ValueId(Body&)>& formula) {
+    const Flat result = flat(formula);
+    REQUIRE_MESSAGE(result.kernel, result.kernel.error().message);
+    return result.kernel->apart;
+  };
+  const auto rows = [](Body& k, ValueId place) {
+    const ValueId row = k.graph.add_input("i", {DType::i64, {N, 1}});
+    return k.b.scatter(k.input({M, 64}), k.input({N, 64}), {row, place}, Update::add);
+  };
+  EXPECT(apart([&](Body& k) { return rows(k, k.b.iota({N, 64}, 1)); }) == std::vector<bool>{false, true});
+  EXPECT(apart([&](Body& k) { return rows(k, k.b.add(k.b.iota({N, 64}, 1), k.b.scalar(DType::i64, 1))); }) ==
+         std::vector<bool>{false, true});
+  EXPECT(apart([&](Body& k) {
+           return rows(k, k.b.multiply(k.b.iota({N, 64}, 1), k.b.scalar(DType::i64, 0)));
+         }) == std::vector<bool>{false, false});
+  EXPECT(apart([&](Body& k) { return rows(k, k.b.add(k.b.iota({N, 64}, 1), k.b.iota({N, 64}, 0))); }) ==
+         std::vector<bool>{false, false});
+}
+
 TEST_CASE("what is not one kernel, and why") {
   EXPECT(refusal([](Body& k) {
            return k.b.reduce(k.b.reduce(k.input({2, 3}), Reduction::sum, {1}), Reduction::max, {0});

@@ -15,15 +15,6 @@ namespace {
 
 constexpr std::int64_t kBool = 9;
 
-// A graph inside a node: its inputs and outputs have no types.
-Message body_of(std::vector<std::string_view> inputs, std::vector<Message> nodes,
-                std::vector<std::string_view> outputs, std::vector<Message> initializers = {}) {
-  GraphSpec graph{.nodes = std::move(nodes), .initializers = std::move(initializers)};
-  for (const std::string_view name : inputs) graph.inputs.push_back(value_info(name, {}));
-  for (const std::string_view name : outputs) graph.outputs.push_back(value_info(name, {}));
-  return graph.message();
-}
-
 Message if_node(std::initializer_list<std::string_view> outputs, const Message& then,
                 const Message& otherwise, std::string_view condition = "c") {
   return node("If", {condition}, outputs,
@@ -250,6 +241,13 @@ TEST_CASE("bodies that do not fit their node") {
   expect_error(
       import(model_around({if_node({"z"}, body_of({}, {}, {"x"}), body_of({}, {}, {"x"}), "x")}, {"z"})),
       ErrorCode::mismatch, {"condition is f32[N, 4]"});
+}
+
+TEST_CASE("everything that nests in one model") {
+  const Graph graph = graph_of(nested_model());
+  EXPECT(output_type(graph, 2) == "f32[4]");
+  EXPECT(output_type(graph, 3) == "f32[4, N]");
+  EXPECT(output_type(graph, 4) == "f32[N, 8]");
 }
 
 TEST_CASE("references reach the bodies inside a function") {

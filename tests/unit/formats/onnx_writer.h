@@ -280,4 +280,56 @@ inline Message rich_model() {
   return model.message(ModelFields::opset_import, opset("ai.onnx.ml", 3));
 }
 
+/// A graph for an attribute: its inputs and outputs have no types.
+inline Message body_of(std::vector<std::string_view> inputs, std::vector<Message> nodes,
+                       std::vector<std::string_view> outputs, std::vector<Message> initializers = {}) {
+  GraphSpec graph{.nodes = std::move(nodes), .initializers = std::move(initializers)};
+  for (const std::string_view name : inputs) graph.inputs.push_back(value_info(name, {}));
+  for (const std::string_view name : outputs) graph.outputs.push_back(value_info(name, {}));
+  return graph.message();
+}
+
+/// The same for what nests: functions, branches, loops, sequences, packed constants.
+inline Message nested_model() {
+  const FunctionSpec scale{
+      .name = "Scale",
+      .inputs = {"p"},
+      .outputs = {"r"},
+      .attributes = {"by"},
+      .nodes = {
+          node("Constant", {}, {"k"}, {reference_attribute("value_float", onnx::AttributeType::real, "by")}),
+          node("Mul", {"p", "k"}, {"r"})}};
+  const Message higher = body_of({}, {node("Unsqueeze", {"s", "axes"}, {"t"})}, {"t"});
+  const Message step =
+      body_of({"i", "go", "a"},
+              {node("Add", {"a", "y"}, {"b"}), node("Concat", {"b", "b"}, {"d"}, {int_attribute("axis", 0)}),
+               node("Less", {"i", "n"}, {"on"})},
+              {"on", "d", "i"});
+  const Message scan = body_of({"state", "row"}, {node("Add", {"state", "row"}, {"next"})}, {"next", "next"});
+  const Message each = body_of({"el"}, {node("Tanh", {"el"}, {"o"})}, {"o"});
+  GraphSpec graph;
+  graph.nodes = {
+      own_node("Scale", {"x"}, {"s"}, {real_attribute("by", 2)}),
+      node("Loop", {"n", "c", "s"}, {"last", "trips"}, {graph_attribute("body", step)}),
+      node("Scan", {"y", "x"}, {"sum", "sums"},
+           {graph_attribute("body", scan), int_attribute("num_scan_inputs", 1),
+            ints_attribute("scan_input_directions", {1}), ints_attribute("scan_output_axes", {-1})}),
+      node("SplitToSequence", {"x"}, {"pieces"}, {int_attribute("axis", 1)}),
+      node("SequenceMap", {"pieces"}, {"mapped"}, {graph_attribute("body", each)}),
+      node("SequenceInsert", {"mapped", "s", "at"}, {"more"}),
+      node("ConcatFromSequence", {"more"}, {"joined"}, {int_attribute("axis", 1)}),
+      node("Cast", {"q"}, {"wide"}, {int_attribute("to", kFloat)}),
+      node("If", {"c"}, {"v"},
+           {graph_attribute("then_branch", higher), graph_attribute("else_branch", body_of({}, {}, {"s"}))}),
+      node("Exp", {"v"}, {"w"}),
+      node("ReduceMax", {"w"}, {"z"}, {int_attribute("keepdims", 0)})};
+  graph.initializers = {float_tensor("y", {4}, {1, 2, 3, 4}), int_tensor("axes", {0}), int_tensor("at", {1}),
+                        raw_tensor("q", 22, {3}, "\x2f\x01")};
+  graph.inputs = {tensor_info("x", kFloat, {std::string_view("N"), std::int64_t{4}}), tensor_info("c", 9, {}),
+                  tensor_info("n", kInt64, {})};
+  for (const std::string_view name : {"last", "trips", "sum", "sums", "joined", "wide", "z"})
+    graph.outputs.push_back(value_info(name, {}));
+  return model_with(graph, {scale});
+}
+
 }  // namespace diji::test

@@ -7,6 +7,8 @@
 #include "tests/unit/expect.h"
 #include "tests/unit/random_graph.h"
 
+#include <functional>
+
 namespace diji {
 namespace {
 
@@ -109,6 +111,46 @@ TEST_CASE("an integer that comes from a rounded float may be off by the float's 
   EXPECT(bound_of_chain(1.2F, [&](Builder& b, ValueId x) {
            return b.divide(floor_of_exp(b, x), b.scalar(DType::i32, 2));
          }) >= 1);
+}
+
+// Bounds of a formula over keys that are 1, 2, 3 and 3 exactly, or with an error of about 1e-7 each.
+std::vector<double> bounds_of(bool exact, const std::function<ValueId(Builder&, ValueId)>& formula) {
+  Graph graph;
+  Builder b(graph);
+  const ValueId x = graph.add_input("x", {DType::f32, {4}});
+  graph.add_output(
+      "y", formula(b, exact ? x : b.divide(b.multiply(x, b.scalar(DType::f32, 3)), b.scalar(DType::f32, 3))));
+  const auto bounded = interpret_with_bounds(graph, std::vector{HostTensor::of<float>({4}, {1, 2, 3, 3})});
+  REQUIRE_MESSAGE(bounded, bounded.error().message);
+  const auto values = (*bounded)[0].bound.values<double>();
+  return {values.begin(), values.end()};
+}
+
+TEST_CASE("keys that may change places leave the coordinates open between them, and no others") {
+  const auto sorted = [](Builder& b, ValueId x) { return b.sort_indices(x, 0, false); };
+  EXPECT(bounds_of(true, sorted) == std::vector<double>{0, 0, 0, 0});
+  EXPECT(bounds_of(false, sorted) == std::vector<double>{0, 0, 1, 1});
+  const auto largest = [](Builder& b, ValueId x) { return b.arg_reduce(x, Reduction::max, 0); };
+  EXPECT(bounds_of(true, largest) == std::vector<double>{0});
+  EXPECT(bounds_of(false, largest) == std::vector<double>{1});
+  EXPECT(bounds_of(false, [](Builder& b, ValueId x) { return b.arg_reduce(x, Reduction::min, 0); }) ==
+         std::vector<double>{0});
+}
+
+TEST_CASE("a gather moves bounds; an index that may differ leaves everything open") {
+  const auto number = [](Builder& b, double value) { return b.reshape(b.scalar(DType::i64, value), {1}); };
+  EXPECT(bounds_of(false, [&](Builder& b, ValueId x) { return b.gather(x, {number(b, 1)}); })[0] < 1e-6);
+  EXPECT(bounds_of(false, [&](Builder& b, ValueId x) { return b.gather(x, {number(b, 9)}, true); })[0] == 0);
+  EXPECT(std::isinf(bounds_of(
+      false, [](Builder& b, ValueId x) { return b.gather(x, {b.convert(x, DType::i64)}, true); })[0]));
+}
+
+TEST_CASE("products err relative to themselves") {
+  const auto product = [](Builder& b, ValueId x) { return b.reduce(x, Reduction::product, {0}); };
+  EXPECT(bounds_of(true, product)[0] < 18 * 1.01 * 0x1p-24);
+  EXPECT(bounds_of(true, product)[0] >= 18 * 0x1p-24);
+  EXPECT(bounds_of(false, product)[0] > 18 * 4 * 0x1p-24);
+  EXPECT(bounds_of(false, product)[0] < 18 * 16 * 0x1p-24);
 }
 
 }  // namespace

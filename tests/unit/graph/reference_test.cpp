@@ -180,6 +180,106 @@ TEST_CASE("reductions: values, and what stands over nothing") {
          })) == "f32[] nan");
 }
 
+TEST_CASE("products and minima, and what stands over nothing") {
+  const auto x = [](Builder& b) { return matrix<std::int8_t>(b, 2, {100, 5, 3, 4, -2, 6}); };
+  EXPECT(text_of_value(value_of([&](Builder& b) { return b.reduce(x(b), Reduction::product, {0}); })) ==
+         "i8[3] -112 -10 18");  // 400 wraps
+  EXPECT(text_of_value(value_of([&](Builder& b) { return b.reduce(x(b), Reduction::min, {1}); })) ==
+         "i8[2] 3 -2");
+  const auto over_nothing = [](DType dtype, Reduction reduction) {
+    return text_of_value(value_of([&](Builder& b) {
+      return b.reduce(b.constant(HostTensor::allocate(dtype, {1, 0}).value()), reduction, {1});
+    }));
+  };
+  EXPECT(over_nothing(DType::f16, Reduction::product) == "f16[1] 1");
+  EXPECT(over_nothing(DType::f32, Reduction::min) == "f32[1] inf");
+  EXPECT(over_nothing(DType::i16, Reduction::min) == "i16[1] 32767");
+  EXPECT(text_of_value(value_of([](Builder& b) {
+           return b.reduce(vector<float>(b, {1, std::nanf(""), 2}), Reduction::min, {0});
+         })) == "f32[] nan");
+}
+
+TEST_CASE("coordinates, gathers and scatters") {
+  const auto x = [](Builder& b) { return matrix<std::int32_t>(b, 2, {1, 2, 3, 4, 5, 6}); };
+  const auto i = [](Builder& b, std::initializer_list<std::int64_t> values) {
+    return vector<std::int64_t>(b, values);
+  };
+  EXPECT(text_of_value(value_of([](Builder& b) { return b.iota({2, 3}, 1, DType::u8); })) ==
+         "u8[2, 3] 0 1 2 0 1 2");
+  EXPECT(text_of_value(value_of([&](Builder& b) {
+           return b.gather(x(b), {i(b, {1, 0, 1}), i(b, {2, 0, 0})});
+         })) == "i32[3] 6 1 4");
+  EXPECT(text_of_value(value_of([&](Builder& b) {
+           return b.gather(x(b), {i(b, {2, -1, 1}), i(b, {0, 0, 1})}, true);
+         })) == "i32[3] 0 0 5");
+  EXPECT(text_of_value(value_of([&](Builder& b) { return b.gather(x(b), {i(b, {2}), i(b, {0})}); })) ==
+         "prim.gather: index out of range: 2 on axis 0, which has 2 elements");
+  const auto scattered = [&](Update update) {
+    return text_of_value(value_of([&](Builder& b) {
+      return b.scatter(x(b), vector<std::int32_t>(b, {10, 20, 3}), {i(b, {0, 0, 1}), i(b, {1, 1, 2})},
+                       update);
+    }));
+  };
+  EXPECT(scattered(Update::set) == "i32[2, 3] 1 20 3 4 5 3");
+  EXPECT(scattered(Update::add) == "i32[2, 3] 1 32 3 4 5 9");
+  EXPECT(scattered(Update::multiply) == "i32[2, 3] 1 400 3 4 5 18");
+  EXPECT(scattered(Update::minimum) == "i32[2, 3] 1 2 3 4 5 3");
+  EXPECT(scattered(Update::maximum) == "i32[2, 3] 1 20 3 4 5 6");
+  EXPECT(text_of_value(value_of([&](Builder& b) {
+           return b.scatter(x(b), vector<std::int32_t>(b, {1}), {i(b, {-1}), i(b, {0})}, Update::set);
+         })).contains("index out of range: -1 on axis 0"));
+}
+
+TEST_CASE("arg_reduce, scans, sorting, compaction") {
+  const float nan = std::nanf("");
+  const auto arg = [&](Reduction kind, bool last, std::initializer_list<float> values) {
+    return text_of_value(
+        value_of([&](Builder& b) { return b.arg_reduce(vector<float>(b, values), kind, 0, last); }));
+  };
+  EXPECT(arg(Reduction::max, false, {1, 3, 3, 2}) == "i64[] 1");
+  EXPECT(arg(Reduction::max, true, {1, 3, 3, 2}) == "i64[] 2");
+  EXPECT(arg(Reduction::min, false, {0.0F, -0.0F, 1}) == "i64[] 0");
+  EXPECT(arg(Reduction::min, false, {1, nan, -5, nan}) == "i64[] 1");
+  EXPECT(arg(Reduction::max, true, {1, nan, 5, nan, 9}) == "i64[] 3");
+  const auto scan = [&](Reduction kind, bool exclusive, bool reverse) {
+    return text_of_value(value_of([&](Builder& b) {
+      return b.prefix_scan(vector<std::int32_t>(b, {2, 3, 4}), kind, 0, exclusive, reverse);
+    }));
+  };
+  EXPECT(scan(Reduction::sum, false, false) == "i32[3] 2 5 9");
+  EXPECT(scan(Reduction::sum, true, false) == "i32[3] 0 2 5");
+  EXPECT(scan(Reduction::product, false, true) == "i32[3] 24 12 4");
+  EXPECT(scan(Reduction::product, true, true) == "i32[3] 12 4 1");
+  const auto sorted = [&](bool descending) {
+    return text_of_value(value_of([&](Builder& b) {
+      return b.sort_indices(vector<float>(b, {2, nan, 0.0F, 2, -0.0F, nan, -1}), 0, descending);
+    }));
+  };
+  EXPECT(sorted(false) == "i64[7] 6 2 4 0 3 1 5");
+  EXPECT(sorted(true) == "i64[7] 1 5 0 3 2 4 6");
+  Graph graph;
+  Builder b(graph);
+  const ValueId mask = graph.add_input("mask", {DType::boolean, {2, 3}});
+  graph.add_output("y", b.compact(mask, graph.fresh_symbol()));
+  const auto y =
+      interpret(graph, std::vector{HostTensor::of<bool>({2, 3}, {false, true, true, false, false, true})},
+                Arithmetic::typed);
+  REQUIRE_MESSAGE(y, y.error().message);
+  EXPECT(text_of_value((*y)[0]) == "i64[3] 1 2 5");
+}
+
+TEST_CASE("bytes of any sign sum into i32; integers convolve and wrap") {
+  EXPECT(text_of_value(value_of([](Builder& b) {
+           return b.dot_general(vector<std::int8_t>(b, {-128, 127}), vector<std::uint8_t>(b, {255, 200}),
+                                {.lhs_contracting = {0}, .rhs_contracting = {0}}, DType::i32);
+         })) == "i32[] -7240");
+  EXPECT(text_of_value(value_of([](Builder& b) {
+           ConvolutionDims dims{.strides = {1}, .dilations = {1}, .pads_low = {1}, .pads_high = {0}};
+           return b.convolution(b.constant(HostTensor::of<std::int8_t>({1, 1, 3}, {100, 2, 3})),
+                                b.constant(HostTensor::of<std::int8_t>({1, 1, 2}, {1, 2})), dims);
+         })) == "i8[1, 1, 3] -56 104 8");
+}
+
 TEST_CASE("dot_general: batches, free axes, several contracted axes, nothing contracted") {
   const auto ramp = [](Builder& b, StaticShape shape) {
     HostTensor x = HostTensor::allocate(DType::i32, std::move(shape)).value();

@@ -40,8 +40,8 @@ void check_same_results(const test::RandomGraph& random, const Graph& optimised)
 
 void check_pipeline(std::uint64_t seed, const PassOptions& options) {
   INFO("DIJI_TEST_SEED=", seed);
-  const test::RandomGraph random(seed,
-                                 {.steps = static_cast<int>(3 + seed % 12), .special_values = seed % 5 == 0});
+  const test::RandomGraph random(
+      seed, {.steps = static_cast<int>(3 + seed % 12), .special_values = seed % 5 == 0, .data_sizes = true});
   CAPTURE(print(random.graph()));
   const auto verified = verify(random.graph());
   REQUIRE_MESSAGE(verified, verified.error().message);
@@ -75,8 +75,8 @@ TEST_CASE("random graphs keep their results with every rule switched off") {
 TEST_CASE("the random graphs hold every primitive and fuse in every way") {
   std::map<std::string_view, int> counts;
   int nodes = 0, kernels = 0, largest = 0;
-  for (std::uint64_t seed = 1; seed <= 300; ++seed) {
-    const test::RandomGraph random(seed, {.steps = 10});
+  for (std::uint64_t seed = 1; seed <= 600; ++seed) {
+    const test::RandomGraph random(seed, {.steps = 10, .data_sizes = true});
     for (const Node& node : random.graph().nodes()) ++counts[node.op->name];
     const auto fused = run_pipeline(random.graph(), {});
     REQUIRE(fused);
@@ -88,13 +88,18 @@ TEST_CASE("the random graphs hold every primitive and fuse in every way") {
     }
   }
   for (std::size_t i = 0; i + 1 < kPrimitiveCount; ++i) {
+    // Bodies, and data that becomes sizes, are not in random graphs yet.
+    const auto primitive = static_cast<Primitive>(i);
+    if (primitive == Primitive::observe || primitive == Primitive::conditional ||
+        primitive == Primitive::loop)
+      continue;
     CAPTURE(op_of(static_cast<Primitive>(i)).name);
     EXPECT(counts[op_of(static_cast<Primitive>(i)).name] > 20);
   }
   CAPTURE(nodes);
   CAPTURE(kernels);
   CAPTURE(largest);
-  EXPECT(nodes > 3000);
+  EXPECT(nodes > 6000);
   EXPECT(kernels < nodes / 2);
   EXPECT(largest > 10);
 }
