@@ -36,6 +36,7 @@ class NestBuilder {
   Reg minimum(Reg a, Reg b) { return binary(NestOp::minimum, a, b); }
   Reg maximum(Reg a, Reg b) { return binary(NestOp::maximum, a, b); }
   Reg multiply_add(Reg a, Reg b, Reg c);
+  Reg fused_multiply_add(Reg a, Reg b, Reg c);
   Reg unary(NestOp op, Reg x);
   Reg binary(NestOp op, Reg a, Reg b);
   Reg less(Reg a, Reg b) { return compare(NestOp::less, a, b); }
@@ -72,8 +73,11 @@ class NestBuilder {
   void for_each(Reg lower, Reg upper, Reg step, const std::function<void(Reg induction)>& body);
   /// `body` once where the condition (i1) holds.
   void when(Reg condition, const std::function<void()>& body);
+  /// The same for what hardly ever happens, so that the device's compiler keeps its registers for the rest.
+  void when_rare(Reg condition, const std::function<void()>& body);
 
  private:
+  void conditional(Reg condition, bool rare, const std::function<void()>& body);
   Reg compare(NestOp op, Reg a, Reg b);
   Reg emit(NestInstruction instruction, LaneType result);
   LoopNest& nest_;

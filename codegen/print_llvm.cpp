@@ -155,10 +155,16 @@ class Printer {
         intrinsic(i.results[0], floating ? "maximum" : is_signed ? "smax" : "umax", i.type, i.operands);
         break;
       case NestOp::multiply_add: intrinsic(i.results[0], "fmuladd", i.type, i.operands); break;
+      case NestOp::fused_multiply_add: intrinsic(i.results[0], "fma", i.type, i.operands); break;
+      case NestOp::absolute: intrinsic(i.results[0], "fabs", i.type, i.operands); break;
+      case NestOp::copy_sign: intrinsic(i.results[0], "copysign", i.type, i.operands); break;
+      case NestOp::floor: intrinsic(i.results[0], "floor", i.type, i.operands); break;
+      case NestOp::ceil: intrinsic(i.results[0], "ceil", i.type, i.operands); break;
       case NestOp::sqrt: intrinsic(i.results[0], "sqrt", i.type, i.operands); break;
       case NestOp::round_even: intrinsic(i.results[0], "rint", i.type, i.operands); break;
       case NestOp::bit_and: simple(i, "and"); break;
       case NestOp::bit_or: simple(i, "or"); break;
+      case NestOp::bit_xor: simple(i, "xor"); break;
       case NestOp::shift_left: simple(i, "shl"); break;
       case NestOp::shift_right: simple(i, is_signed ? "ashr" : "lshr"); break;
       case NestOp::less: simple(i, floating ? "fcmp olt" : is_signed ? "icmp slt" : "icmp ult"); break;
@@ -186,6 +192,7 @@ class Printer {
       case NestOp::store: store(i); break;
       case NestOp::prefetch: prefetch(i); break;
       case NestOp::loop: loop(i); break;
+      case NestOp::when: when(i); break;
       case NestOp::report_error: report_error(i); break;
     }
   }
@@ -413,6 +420,17 @@ class Printer {
     header += fmt::format("  br i1 %{}.more, label %{}.body, label %{}.exit\n", id, id, id);
     out_.insert(phis, header);
     label(id + ".exit");
+  }
+
+  void when(const NestInstruction& i) {
+    const std::string id = fmt::format("when{}", next_temporary_++);
+    line("  br i1 {}, label %{}, label %{}.done{}", name(i.operands[0]), id, id,
+         i.integer == 1 ? ", !prof !0" : "");
+    if (i.integer == 1) declarations_.insert("!0 = !{!\"branch_weights\", i32 1, i32 2147483647}");
+    label(id);
+    block(i.body);
+    line("  br label %{}.done", id);
+    label(id + ".done");
   }
 
   void report_error(const NestInstruction& i) {

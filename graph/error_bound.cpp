@@ -25,16 +25,16 @@ void round_sums(std::vector<double>& errors, const std::vector<double>& results,
   }
 }
 
-// An operand whose kernel value may have overflowed to infinity (a float) or wrapped (an integer) while the
-// truth did not bounds nothing that is computed from it. Not a number is no bound either.
+// A float whose kernel value may have overflowed to infinity while the truth did not bounds nothing that is
+// computed from it; of an integer that may have wrapped its own bound says so. Not a number is no bound
+// either.
 std::vector<double> usable(const Array& array, const std::vector<double>& bound) {
   const auto values = as_doubles(array);
   const double limit = largest(array.dtype);
   const bool floating = is_floating(array.dtype);
   std::vector<double> out(bound);
   for (std::size_t i = 0; i < out.size(); ++i) {
-    const bool may_leave =
-        std::isfinite(values[i]) && std::fabs(values[i]) + out[i] > limit && (floating || out[i] > 0);
+    const bool may_leave = floating && std::isfinite(values[i]) && std::fabs(values[i]) + out[i] > limit;
     if (may_leave || std::isnan(out[i])) out[i] = kInfinity;
   }
   return out;

@@ -21,5 +21,8 @@ std::span<const OpDef> integer_product_ops();
 std::span<const OpDef> convolution_ops();
 std::span<const OpDef> pooling_ops();
 std::span<const OpDef> einsum_ops();
+std::span<const OpDef> attention_ops();
+std::span<const OpDef> padding_ops();
+std::span<const OpDef> resize_ops();
 
 }  // namespace diji

@@ -60,11 +60,6 @@ Result<void> softmax_adapt(Builder&, ForeignNode& node) {
   return {};
 }
 
-Result<void> drop_consumed_inputs(Builder&, ForeignNode& node) {
-  node.attributes.erase("consumed_inputs");
-  return {};
-}
-
 double epsilon(const OpCall& call, double otherwise = 1e-5) {
   return call.attributes.get_or("epsilon", otherwise);
 }

@@ -1,6 +1,8 @@
 // The shared pieces of formulas.
 #include "ops/numerics.h"
 
+#include "ops/catalog.h"
+
 #include <algorithm>
 
 namespace diji {
@@ -41,14 +43,12 @@ ValueId softmax(Builder& b, ValueId x, const Ints& axes) {
   return b.convert(b.divide(powers, b.reduce_keeping(powers, Reduction::sum, axes)), dtype);
 }
 
-ValueId sigmoid(Builder& b, ValueId x) {
-  const DType dtype = b.dtype(x);
-  const ValueId one = b.scalar(dtype, 1);
-  // exp of a large -x is infinite and the quotient 0, as it should be.
-  return b.divide(one, b.add(one, b.exp(b.subtract(b.scalar(dtype, 0), x))));
+ValueId apply(Builder& b, std::string_view op, ValueId x, const Attributes& attributes) {
+  if (!b.ok()) return ValueId::none;
+  const OpDef* record = find_op(op);
+  CHECK(record != nullptr, "the operator is in the catalogue");
+  return record->decompose(b, {record, {x}, attributes})[0];
 }
-
-ValueId relu(Builder& b, ValueId x) { return b.maximum(x, b.scalar(b.dtype(x), 0)); }
 
 bool is_zero_constant(Builder& b, ValueId id) {
   if (!b.ok() || id == ValueId::none) return false;

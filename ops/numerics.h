@@ -26,10 +26,8 @@ Moments moments(Builder& b, ValueId x, const Ints& axes);
 
 /// exp(x - max) / sum over the axes; a row of only -inf is NaN. 16-bit floats go through f32.
 ValueId softmax(Builder& b, ValueId x, const Ints& axes);
-/// 1 / (1 + exp(-x)), without overflow on either side.
-ValueId sigmoid(Builder& b, ValueId x);
-/// x where it is not negative, else 0; NaN stays.
-ValueId relu(Builder& b, ValueId x);
+/// What the catalogue's operator of one operand makes of x.
+ValueId apply(Builder& b, std::string_view op, ValueId x, const Attributes& attributes = {});
 
 /// True where a value is a constant of only zeros: what a zero point that does nothing looks like.
 bool is_zero_constant(Builder& b, ValueId id);

@@ -123,7 +123,7 @@ Values qlinear_binary(Builder& b, const OpCall& call) {
 }
 
 Values qlinear_sigmoid(Builder& b, const OpCall& call) {
-  return requantized(b, call, sigmoid(b, dequantized(b, call, 0)), 3);
+  return requantized(b, call, apply(b, "sigmoid", dequantized(b, call, 0)), 3);
 }
 
 Values qlinear_leaky_relu(Builder& b, const OpCall& call) {
@@ -293,7 +293,7 @@ constexpr OpDef dequantize_record(std::string_view name, std::string_view doc, O
 
 constexpr OpDef qlinear_record(std::string_view name, std::string_view doc, OnnxName onnx,
                                Values (*decompose)(Builder&, const OpCall&),
-                               std::vector<Sample> (*samples)(DType), List<AttributeDef, 18> attributes,
+                               std::vector<Sample> (*samples)(DType), decltype(OpDef::attributes) attributes,
                                std::string_view oracle) {
   return {.name = name,
           .doc = doc,

@@ -62,7 +62,8 @@ Result<HostTensor> fold(const Graph& graph, const Node& node, const Values& inpu
 // of the conditional, and no body that binds symbols: it may stand in several places.
 std::optional<Values> taken_branch(const Graph& graph, Builder& builder, const Node& node,
                                    const Values& inputs) {
-  const auto condition = contents_of(graph, node.inputs[0]);
+  auto condition = contents_of(graph, node.inputs[0]);
+  if (!condition) condition = contents_of(builder.graph(), inputs[0]);  // folded just before
   if (!condition || !(*condition)[0].constant() || !symbols_bound_by(node).empty()) return std::nullopt;
   const Graph& body = *node.bodies[(*condition)[0].is(0) ? 1 : 0];
   const auto binds = [](const Node& inner) { return has_bodies(inner) || !symbols_bound_by(inner).empty(); };

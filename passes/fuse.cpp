@@ -78,6 +78,7 @@ class Fuser {
     stands_alone_.assign(graph_.nodes().size(), false);
     for (std::size_t i = 0; i < graph_.nodes().size(); ++i) {
       for (const ValueId id : node(i).inputs) {
+        if (id == ValueId::none) continue;
         const NodeId producer = graph_.value(id).producer;
         if (producer != NodeId::none) readers_[static_cast<std::size_t>(producer)].insert(i);
       }

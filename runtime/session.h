@@ -49,7 +49,7 @@ class Session {
   /// A graph made by a program.
   static Result<std::unique_ptr<Session>> of(DeviceList& devices, Graph graph, const SessionOptions& options);
 
-  const Graph& graph() const { return executable_->graph; }  ///< compiled; ports and types are the model's
+  const Graph& graph() const { return executable_->graph(); }  ///< compiled; ports and types are the model's
   const Executable& executable() const { return *executable_; }
   const Coverage& coverage() const { return coverage_; }
   Device& device() const { return *executable_->device; }
