@@ -28,5 +28,6 @@ std::span<const OpDef> image_ops();
 std::span<const OpDef> signal_ops();
 std::span<const OpDef> loss_ops();
 std::span<const OpDef> selection_ops();
+std::span<const OpDef> recurrent_ops();
 
 }  // namespace diji
