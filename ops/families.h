@@ -22,12 +22,12 @@ std::span<const OpDef> convolution_ops();
 std::span<const OpDef> pooling_ops();
 std::span<const OpDef> einsum_ops();
 std::span<const OpDef> attention_ops();
-std::span<const OpDef> recurrent_ops();
 std::span<const OpDef> padding_ops();
 std::span<const OpDef> resize_ops();
 std::span<const OpDef> image_ops();
 std::span<const OpDef> signal_ops();
 std::span<const OpDef> loss_ops();
 std::span<const OpDef> selection_ops();
+std::span<const OpDef> recurrent_ops();
 
 }  // namespace diji
