@@ -48,7 +48,7 @@ def cases():
     yield from product_cases()
     yield from fused_cases()
     yield from attention_cases()
-    yield from lstm_cases()
+    yield from recurrent_cases()
 
 
 def quantised_cases():
@@ -127,7 +127,25 @@ def attention_cases():
     yield "GroupQueryAttention", [*step, cos, sin, None, real(2, 4, 1, 5), real(4)], heads, 3
 
 
-def lstm_cases():
+def layer(gates, directions):
+    """X, W, R, B, sequence_lens and initial_h of three sequences of different lengths."""
+    sizes = [(4, 3, 2), (directions, gates * 5, 2), (directions, gates * 5, 5), (directions, gates * 10)]
+    return [*(real(*size) for size in sizes), numpy.array([4, 1, 3], "int32"), real(directions, 3, 5)]
+
+
+def recurrent_cases():
+    """Layers with names of activations and clipping, which ONNX's tests lack, and with 8-bit weights."""
+    both = {"hidden_size": 5, "direction": "bidirectional"}
+    yield ".LSTM", [*layer(4, 2), real(2, 3, 5), real(2, 15)], both, 3
+    lstm = {"activations": ["HardSigmoid", "Softsign", "Tanh"], "activation_alpha": [0.3], "activation_beta": [0.4]}
+    yield ".LSTM", layer(4, 1), {"hidden_size": 5, **lstm}, 3
+    yield ".LSTM", layer(4, 1), {"hidden_size": 5, "clip": 0.5, "direction": "reverse"}, 3
+    gru = {"activations": ["Sigmoid", "LeakyRelu"], "activation_alpha": [0.2], "direction": "reverse"}
+    for linear in (0, 1):
+        yield ".GRU", layer(3, 1), {"hidden_size": 5, "linear_before_reset": linear, **gru}, 2
+        yield ".GRU", layer(3, 2), {"linear_before_reset": linear, **both}, 2
+    rnn = {"activations": ["Relu", "Affine"], "activation_alpha": [0.5], "activation_beta": [0.1]}
+    yield ".RNN", layer(1, 2), {**both, **rnn}, 2
     for direction, count in (("forward", 1), ("bidirectional", 2)):
         inputs = [real(4, 1, 3), codes(count, 3, 20), codes(count, 5, 20), real(count, 40), None, None, None, None,
                   scale(count), codes(count), scale(count), codes(count)]  # fmt: skip
