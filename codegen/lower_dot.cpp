@@ -1,27 +1,10 @@
-// Matrix products: a panel of the right side is packed into local memory, register tiles of the result run
-// over the whole contracted axis. The order of every sum is ascending in k whatever the sizes, so bits depend
-// on nothing else.
-#include "codegen/loops.h"
+// Matrix products: how the two sides of a dot_general are walked; the loops are those of register tiles.
+#include "codegen/tile.h"
 
 #include <algorithm>
 
 namespace diji {
 namespace {
-
-enum Group : int { kBatch, kRow, kColumn, kContracted };
-
-// Vectors of a tile's row. Two vectors a row and R rows need 2R accumulators, 2 registers for the panel and 1
-// for the left side: R = 12 fills 27 of 32 registers, R = 6 fills 15 of 16.
-constexpr int kVectors = 2;
-int tile_rows(const DeviceTraits& traits) { return traits.vector_registers >= 32 ? 12 : 6; }
-
-// A tail of up to 11 rows in tiles of 4: 8 accumulators are what two units with a latency of 4 cycles need.
-constexpr int kTailRows = 4;
-
-// Rows that share one packed panel: packing moves K · width elements once per chunk, so 40 tiles make it
-// 1/480 of the multiply-adds on 12-row tiles. (Fewer rows that stay in the second-level cache were measured
-// and lost: a panel's rows lie far apart, so packing is what costs.)
-constexpr int kTilesPerChunk = 40;
 
 struct DotLowering {
   DotLowering(const Graph& body, const KernelBody& kernel, const DeviceTraits& device, std::string entry)
@@ -35,15 +18,13 @@ struct DotLowering {
     rhs_place = position(1);
     dtype = body.type(dot.inputs[0]).dtype;
     set_axes(body.type(dot.inputs[0]).shape, body.type(dot.inputs[1]).shape, dot_dims(dot.attributes));
-    lanes = lanes_for(traits, dtype);
-    width = kVectors * lanes;
-    rows_max = tile_rows(traits);
+    shape = tile_shape(traits, dtype);
   }
 
   // Axes in the order batch, rows, columns, contracted, with how each side walks them.
   void set_axes(const Shape& a, const Shape& c, const DotDims& dims) {
     const auto a_strides = strides_of(a), c_strides = strides_of(c);
-    const auto add = [&](Group group, std::int64_t left, std::int64_t right) {
+    const auto add = [&](TileGroup group, std::int64_t left, std::int64_t right) {
       const auto pick = [](const std::vector<Dim>& values, std::int64_t axis) {
         return axis < 0 ? Dim(0) : values[static_cast<std::size_t>(axis)];
       };
@@ -64,157 +45,81 @@ struct DotLowering {
     axes.accesses.push_back(&lhs);
     axes.accesses.push_back(&rhs);
     axes.collapse();
-    at.assign(axes.sizes.size(), Reg::none);
   }
 
-  Dim extent(int group) const {
-    Dim product = 1;
-    for (const std::size_t axis : axes.of_group(group)) product = product * axes.sizes[axis];
-    return product;
-  }
-  std::vector<Dim> sizes_of(int group) const {
-    std::vector<Dim> sizes;
-    for (const std::size_t axis : axes.of_group(group)) sizes.push_back(axes.sizes[axis]);
-    return sizes;
-  }
-  void place(int group, Reg index) {
-    const auto group_axes = axes.of_group(group);
-    const auto coordinates = split_index(b, index, sizes_of(group));
-    for (std::size_t i = 0; i < group_axes.size(); ++i) at[group_axes[i]] = coordinates[i];
-  }
-  // The stride along a group that is one axis, or 0 when it has none.
-  Dim stride(const Access& access, int group) const {
-    const auto group_axes = axes.of_group(group);
-    return group_axes.empty() ? Dim(0) : access.strides[group_axes[0]];
-  }
-
-  std::vector<Reg> column_masks(Reg column, Reg columns) {
+  // panel[k · width + j] = rhs[k, column + j], zero beyond the last column.
+  void pack(Reg first, Reg count, Reg column, Reg panel) {
+    axes.place(b, kColumn, column);
+    const Reg across = b.dim(axes.stride(rhs, kColumn)), along = b.dim(axes.stride(rhs, kContracted));
+    const Reg base = b.add(element_index(b, rhs, axes.coordinates(b)), b.multiply(first, along));
     std::vector<Reg> masks;
-    for (int v = 0; v < kVectors; ++v)
-      masks.push_back(lane_mask(b, b.add(column, b.integer(v * lanes)), columns, lanes));
-    return masks;
-  }
-
-  // local[k · width + j] = rhs[k, column + j], zero beyond the last column.
-  void pack_panel(Reg depth, Reg column, const std::vector<Reg>& masks) {
-    place(kColumn, column);
-    const Reg base = element_index(b, rhs, with_zero(kContracted));
-    const Reg across = b.dim(stride(rhs, kColumn)), along = b.dim(stride(rhs, kContracted));
-    const bool contiguous = stride(rhs, kColumn).is(1);
-    b.loop(b.integer(0), depth, b.integer(1), {}, [&](Reg k, std::span<const Reg>) -> std::vector<Reg> {
+    for (int v = 0; v < shape.vectors; ++v) {
+      const Reg at_vector = b.add(column, b.integer(v * shape.lanes));
+      masks.push_back(lane_mask(b, at_vector, b.dim(axes.extent(kColumn)), shape.lanes));
+    }
+    b.for_each(b.integer(0), count, b.integer(1), [&](Reg k) {
       const Reg row = b.add(base, b.multiply(k, along));
-      for (int v = 0; v < kVectors; ++v) {
-        const Reg index = b.add(row, b.multiply(b.integer(v * lanes), across));
-        NestBuilder::Address from{
-            .place = rhs_place, .index = index, .mask = masks[static_cast<std::size_t>(v)]};
-        if (!contiguous) from.stride = across;
-        b.store(panel_address(k, v), load_element(b, from, dtype, lanes));
+      const Reg to = b.add(panel, b.multiply(k, b.integer(shape.width())));
+      for (int v = 0; v < shape.vectors; ++v) {
+        const Reg index = b.add(row, b.multiply(b.integer(v * shape.lanes), across));
+        const Reg mask = masks[static_cast<std::size_t>(v)];
+        const Reg value = load_element(
+            b, {.place = rhs_place, .index = index, .stride = across, .mask = mask}, dtype, shape.lanes);
+        b.store({.space = Space::local, .index = b.add(to, b.integer(v * shape.lanes)), .aligned = true},
+                value);
       }
-      return {};
     });
   }
 
-  NestBuilder::Address panel_address(Reg k, int v) {
-    return {.space = Space::local,
-            .index = b.add(b.multiply(k, b.integer(width)), b.integer(v * lanes)),
-            .aligned = true};
-  }
-
-  std::vector<Reg> with_zero(int group) {
-    std::vector<Reg> result = at;
-    for (const std::size_t axis : axes.of_group(group)) result[axis] = b.integer(0);
-    for (Reg& reg : result) {
-      if (reg == Reg::none) reg = b.integer(0);
-    }
-    return result;
-  }
-
-  // `rows` rows of the result from `row` on, over the packed panel.
-  void tile(Reg row, int rows, Reg depth, Reg column, const std::vector<Reg>& masks) {
-    std::vector<Reg> bases;
-    for (int r = 0; r < rows; ++r) {
-      place(kRow, b.add(row, b.integer(r)));
-      bases.push_back(element_index(b, lhs, with_zero(kContracted)));
-    }
-    const Reg along = b.dim(stride(lhs, kContracted));
-    const Reg zero = b.number(0, {register_dtype(dtype), lanes});
-    std::vector<Reg> sums(static_cast<std::size_t>(rows * kVectors), zero);
-    sums = b.loop(b.integer(0), depth, b.integer(1), sums, [&](Reg k, std::span<const Reg> carried) {
-      std::vector<Reg> panel, next(carried.begin(), carried.end());
-      for (int v = 0; v < kVectors; ++v)
-        panel.push_back(b.load(panel_address(k, v), {register_dtype(dtype), lanes}));
-      const Reg offset = b.multiply(k, along);
-      for (int r = 0; r < rows; ++r) {
-        const Reg left = load_element(
-            b, {.place = lhs_place, .index = b.add(bases[static_cast<std::size_t>(r)], offset)}, dtype, 1);
-        const Reg wide = b.splat(left, lanes);
-        for (int v = 0; v < kVectors; ++v) {
-          Reg& sum = next[static_cast<std::size_t>(r * kVectors + v)];
-          sum = multiply_add(b, wide, panel[static_cast<std::size_t>(v)], sum);
-        }
-      }
-      return next;
-    });
-    for (int r = 0; r < rows; ++r)
-      finish_row(b.add(row, b.integer(r)),
-                 std::span(sums).subspan(static_cast<std::size_t>(r * kVectors), kVectors), column, masks);
-  }
-
-  void finish_row(Reg row, std::span<const Reg> sums, Reg column, const std::vector<Reg>& masks) {
+  void finish_vector(Reg row, Reg column, Reg mask, Reg sums) {
     const int out = static_cast<int>(nest.places.size()) - 1;
     const auto columns = axes.of_group(kColumn);
     const auto vector_axis = columns.empty() ? std::nullopt : std::optional(columns[0]);
-    place(kRow, row);
-    for (int v = 0; v < kVectors; ++v) {
-      place(kColumn, b.add(column, b.integer(v * lanes)));
-      const std::vector<Reg> where = with_zero(kContracted);
-      const Reg mask = masks[static_cast<std::size_t>(v)];
-      const Reg value =
-          evaluate(b, epilogue, {where, vector_axis, lanes, mask}, sums[static_cast<std::size_t>(v)]);
-      store_element(b, {.place = out, .index = element_index(b, output, where), .mask = mask}, value);
-    }
-  }
-
-  // Tiles of all sizes that fit: full ones, then smaller ones, so that few rows are left to run with two
-  // accumulators.
-  void rows(Reg start, Reg end, Reg depth, Reg column, const std::vector<Reg>& masks) {
-    for (const int size : {rows_max, kTailRows, 1}) {
-      const Reg step = b.integer(size);
-      const Reg stop = b.add(start, b.multiply(b.divide(b.subtract(end, start), step), step));
-      b.loop(start, stop, step, {}, [&](Reg row, std::span<const Reg>) -> std::vector<Reg> {
-        tile(row, size, depth, column, masks);
-        return {};
-      });
-      start = stop;
-    }
+    axes.place(b, kRow, row);
+    axes.place(b, kColumn, column);
+    const std::vector<Reg> where = axes.coordinates(b);
+    const Reg value = evaluate(b, epilogue, {where, vector_axis, shape.lanes, mask}, sums);
+    store_element(b, {.place = out, .index = element_index(b, output, where), .mask = mask}, value);
   }
 
   void run() {
-    // Chunks of about equal size, in whole tiles: a short last chunk would pack its panel for nothing.
-    const Dim all_rows = extent(kRow);
-    const Dim chunks = max(ceil_div(all_rows, rows_max * kTilesPerChunk), 1);
-    const Dim row_chunk = ceil_div(ceil_div(all_rows, chunks), rows_max) * Dim(rows_max);
-    const std::vector<Dim> grid = {extent(kBatch), ceil_div(extent(kColumn), width), chunks};
-    nest.grid = element_count(grid);
-    nest.local_bytes = extent(kContracted) * Dim(width * bytes_of(register_dtype(dtype)));
-    const auto indices = split_index(b, b.grid_index(), grid);
-    place(kBatch, indices[0]);
-    const Reg column = b.multiply(indices[1], b.integer(width));
-    const Reg start = b.multiply(indices[2], b.dim(row_chunk));
-    const Reg end = b.minimum(b.add(start, b.dim(row_chunk)), b.dim(all_rows));
-    const Reg depth = b.dim(extent(kContracted));
-    const auto masks = column_masks(column, b.dim(extent(kColumn)));
-    pack_panel(depth, column, masks);
-    rows(start, end, depth, column, masks);
+    TileProblem problem{.batches = axes.extent(kBatch),
+                        .rows = axes.extent(kRow),
+                        .columns = axes.extent(kColumn),
+                        .depth = axes.extent(kContracted),
+                        .dtype = dtype,
+                        .lhs_place = lhs_place,
+                        .lhs_along = axes.stride(lhs, kContracted)};
+    problem.lhs_row = [&](Reg row) {
+      axes.place(b, kRow, row);
+      return element_index(b, lhs, axes.coordinates(b));
+    };
+    if (axes.of_group(kColumn).empty() || axes.stride(rhs, kColumn).is(1)) {
+      problem.direct = {
+          .place = rhs_place, .along = axes.stride(rhs, kContracted), .column = [&](Reg column) {
+            axes.place(b, kColumn, column);
+            return element_index(b, rhs, axes.coordinates(b));
+          }};
+    }
+    problem.pack = [&](Reg first, Reg count, Reg column, Reg panel) { pack(first, count, column, panel); };
+    problem.finish = [&](Reg row, Reg column, Reg mask, Reg sums) { finish_vector(row, column, mask, sums); };
+    problem.result = [&](Reg row, Reg column) -> NestBuilder::Address {
+      axes.place(b, kRow, row);
+      axes.place(b, kColumn, column);
+      const int out = static_cast<int>(nest.places.size()) - 1;
+      return {.place = out, .index = element_index(b, output, axes.coordinates(b))};
+    };
+    problem.finish_is_short = epilogue.steps.size() == 1 && axes.of_group(kRow).size() <= 1;
+    lower_tiles(b, traits, problem, [&](Reg batch) { axes.place(b, kBatch, batch); });
   }
 
   const DeviceTraits& traits;
   ScalarProgram epilogue;
   DType dtype = DType::f32;
-  int lhs_place = 0, rhs_place = 1, lanes = 1, width = 1, rows_max = 1;
+  int lhs_place = 0, rhs_place = 1;
+  TileShape shape{};
   Access lhs{0, {}}, rhs{0, {}}, output{0, {}};
-  LoopAxes axes{};
-  std::vector<Reg> at{};
+  TileAxes axes{};
   LoopNest nest;
   NestBuilder b;
 };

@@ -81,6 +81,10 @@ Reg NestBuilder::multiply_add(Reg a, Reg b, Reg c) {
   return emit({.op = NestOp::multiply_add, .operands = {a, b, c}}, type(c));
 }
 
+Reg NestBuilder::fused_multiply_add(Reg a, Reg b, Reg c) {
+  return emit({.op = NestOp::fused_multiply_add, .operands = {a, b, c}}, type(c));
+}
+
 Reg NestBuilder::unary(NestOp op, Reg x) { return emit({.op = op, .operands = {x}}, type(x)); }
 
 Reg NestBuilder::compare(NestOp op, Reg a, Reg b) {
@@ -131,6 +135,14 @@ void NestBuilder::store(const Address& address, Reg value) {
   block_->push_back(std::move(instruction));
 }
 
+void NestBuilder::prefetch(const Address& address, DType dtype, int kind) {
+  NestInstruction instruction{
+      .op = NestOp::prefetch, .type = {dtype, 1}, .operands = {address.index, Reg::none}, .integer = kind};
+  instruction.space = address.space;
+  instruction.place = address.place;
+  block_->push_back(std::move(instruction));
+}
+
 void NestBuilder::report_error(Reg condition, std::int64_t code, Reg value) {
   block_->push_back({.op = NestOp::report_error, .operands = {condition, value}, .integer = code});
 }
@@ -156,6 +168,30 @@ std::vector<Reg> NestBuilder::loop(Reg lower, Reg upper, Reg step, std::vector<R
   std::vector<Reg> results = loop.results;
   block_->push_back(std::move(loop));
   return results;
+}
+
+void NestBuilder::for_each(Reg lower, Reg upper, Reg step, const std::function<void(Reg)>& body) {
+  loop(lower, upper, step, {}, [&](Reg induction, std::span<const Reg>) -> std::vector<Reg> {
+    body(induction);
+    return {};
+  });
+}
+
+void NestBuilder::conditional(Reg condition, bool rare, const std::function<void()>& body) {
+  NestInstruction when{.op = NestOp::when, .operands = {condition}, .integer = rare ? 1 : 0};
+  std::vector<NestInstruction>* const outer = block_;
+  block_ = &when.body;
+  body();
+  block_ = outer;
+  block_->push_back(std::move(when));
+}
+
+void NestBuilder::when(Reg condition, const std::function<void()>& body) {
+  conditional(condition, false, body);
+}
+
+void NestBuilder::when_rare(Reg condition, const std::function<void()>& body) {
+  conditional(condition, true, body);
 }
 
 }  // namespace diji

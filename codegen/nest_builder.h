@@ -36,6 +36,7 @@ class NestBuilder {
   Reg minimum(Reg a, Reg b) { return binary(NestOp::minimum, a, b); }
   Reg maximum(Reg a, Reg b) { return binary(NestOp::maximum, a, b); }
   Reg multiply_add(Reg a, Reg b, Reg c);
+  Reg fused_multiply_add(Reg a, Reg b, Reg c);
   Reg unary(NestOp op, Reg x);
   Reg binary(NestOp op, Reg a, Reg b);
   Reg less(Reg a, Reg b) { return compare(NestOp::less, a, b); }
@@ -48,25 +49,35 @@ class NestBuilder {
   Reg splat(Reg x, int lanes);
   Reg lane_numbers(LaneType type);
   Reg fold(NestOp op, Reg vector);
+  Reg even_lanes(Reg a, Reg b) { return binary(NestOp::even_lanes, a, b); }
 
   struct Address {
     Space space = Space::global;
     int place = 0;
-    Reg index = Reg::none;
+    Reg index = Reg::none;   ///< one lane, or one index for each lane
     Reg stride = Reg::none;  ///< elements between lanes; none: 1
     Reg mask = Reg::none;
     bool aligned = false;
   };
   Reg load(const Address& address, LaneType type);
   void store(const Address& address, Reg value);
+  /// Only space, place and index count; `dtype` is the elements'.
+  void prefetch(const Address& address, DType dtype, int kind = 0);
   void report_error(Reg condition, std::int64_t code, Reg value);
 
   /// `body(induction, carried)` returns the next values; the results are the last ones.
   std::vector<Reg> loop(
       Reg lower, Reg upper, Reg step, std::vector<Reg> initial,
       const std::function<std::vector<Reg>(Reg induction, std::span<const Reg> carried)>& body);
+  /// A loop that carries nothing.
+  void for_each(Reg lower, Reg upper, Reg step, const std::function<void(Reg induction)>& body);
+  /// `body` once where the condition (i1) holds.
+  void when(Reg condition, const std::function<void()>& body);
+  /// The same for what hardly ever happens, so that the device's compiler keeps its registers for the rest.
+  void when_rare(Reg condition, const std::function<void()>& body);
 
  private:
+  void conditional(Reg condition, bool rare, const std::function<void()>& body);
   Reg compare(NestOp op, Reg a, Reg b);
   Reg emit(NestInstruction instruction, LaneType result);
   LoopNest& nest_;

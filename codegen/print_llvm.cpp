@@ -155,10 +155,16 @@ class Printer {
         intrinsic(i.results[0], floating ? "maximum" : is_signed ? "smax" : "umax", i.type, i.operands);
         break;
       case NestOp::multiply_add: intrinsic(i.results[0], "fmuladd", i.type, i.operands); break;
+      case NestOp::fused_multiply_add: intrinsic(i.results[0], "fma", i.type, i.operands); break;
+      case NestOp::absolute: intrinsic(i.results[0], "fabs", i.type, i.operands); break;
+      case NestOp::copy_sign: intrinsic(i.results[0], "copysign", i.type, i.operands); break;
+      case NestOp::floor: intrinsic(i.results[0], "floor", i.type, i.operands); break;
+      case NestOp::ceil: intrinsic(i.results[0], "ceil", i.type, i.operands); break;
       case NestOp::sqrt: intrinsic(i.results[0], "sqrt", i.type, i.operands); break;
       case NestOp::round_even: intrinsic(i.results[0], "rint", i.type, i.operands); break;
       case NestOp::bit_and: simple(i, "and"); break;
       case NestOp::bit_or: simple(i, "or"); break;
+      case NestOp::bit_xor: simple(i, "xor"); break;
       case NestOp::shift_left: simple(i, "shl"); break;
       case NestOp::shift_right: simple(i, is_signed ? "ashr" : "lshr"); break;
       case NestOp::less: simple(i, floating ? "fcmp olt" : is_signed ? "icmp slt" : "icmp ult"); break;
@@ -183,9 +189,12 @@ class Printer {
       case NestOp::fold_multiply:
       case NestOp::fold_minimum:
       case NestOp::fold_maximum: fold(i); break;
+      case NestOp::even_lanes: even_lanes(i); break;
       case NestOp::load: load(i); break;
       case NestOp::store: store(i); break;
+      case NestOp::prefetch: prefetch(i); break;
       case NestOp::loop: loop(i); break;
+      case NestOp::when: when(i); break;
       case NestOp::report_error: report_error(i); break;
     }
   }
@@ -259,6 +268,14 @@ class Printer {
     names_[static_cast<std::size_t>(i.results[0])] = current;
   }
 
+  void even_lanes(const NestInstruction& i) {
+    std::string lanes;
+    for (int lane = 0; lane < i.type.lanes; ++lane)
+      lanes += fmt::format("{}i32 {}", lane == 0 ? "" : ", ", 2 * lane);
+    line("  {} = shufflevector {}, {}, <{} x i32> <{}>", define(i.results[0]), typed(i.operands[0]),
+         typed(i.operands[1]), i.type.lanes, lanes);
+  }
+
   std::string half(std::string_view vector, LaneType type, int first) {
     std::string lanes;
     for (int lane = 0; lane < type.lanes / 2; ++lane)
@@ -311,6 +328,11 @@ class Printer {
     return result;
   }
 
+  // One address a lane: a stride, or indices of the lanes' own.
+  bool scattered(const NestInstruction& i) const {
+    return i.operands[1] != Reg::none || nest_.type(i.operands[0]).lanes > 1;
+  }
+
   std::string all_lanes(int lanes) const {
     return literal({.op = NestOp::constant, .type = {DType::boolean, lanes}, .integer = 1});
   }
@@ -318,7 +340,7 @@ class Printer {
   void load(const NestInstruction& i) {
     const LaneType type = stored(i.type);
     const std::string text = llvm_type(type), at = address(i, type);
-    const bool strided = i.operands[1] != Reg::none || nest_.type(i.operands[0]).lanes > 1;
+    const bool strided = scattered(i);
     const Reg mask = i.operands[2];
     const auto align = bytes_of(type.dtype) * (i.aligned ? type.lanes : 1);
     const std::string loaded = i.type == type ? define(i.results[0]) : temporary();
@@ -373,7 +395,7 @@ class Printer {
       value = bytes;
     }
     const std::string at = address(i, type);
-    const bool strided = i.operands[1] != Reg::none || nest_.type(i.operands[0]).lanes > 1;
+    const bool strided = scattered(i);
     const Reg mask = i.operands[2];
     const auto align = bytes_of(type.dtype) * (i.aligned ? type.lanes : 1);
     if (type.lanes == 1 && mask != Reg::none) {
@@ -390,6 +412,14 @@ class Printer {
     } else {
       line("  store {} {}, ptr {}, align {}", text, value, at, align);
     }
+  }
+
+  // Data, to be kept in all caches.
+  void prefetch(const NestInstruction& i) {
+    declare("void @llvm.prefetch.p0(ptr, i32 immarg, i32 immarg, i32 immarg)");
+    const std::string at = address(i, stored(i.type));
+    line("  call void @llvm.prefetch.p0(ptr {}, i32 {}, i32 {}, i32 1)", at, i.integer == 1 ? 1 : 0,
+         i.integer == 2 ? 2 : 3);
   }
 
   void loop(const NestInstruction& i) {
@@ -420,6 +450,17 @@ class Printer {
     header += fmt::format("  br i1 %{}.more, label %{}.body, label %{}.exit\n", id, id, id);
     out_.insert(phis, header);
     label(id + ".exit");
+  }
+
+  void when(const NestInstruction& i) {
+    const std::string id = fmt::format("when{}", next_temporary_++);
+    line("  br i1 {}, label %{}, label %{}.done{}", name(i.operands[0]), id, id,
+         i.integer == 1 ? ", !prof !0" : "");
+    if (i.integer == 1) declarations_.insert("!0 = !{!\"branch_weights\", i32 1, i32 2147483647}");
+    label(id);
+    block(i.body);
+    line("  br label %{}.done", id);
+    label(id + ".done");
   }
 
   void report_error(const NestInstruction& i) {

@@ -3,6 +3,8 @@
 
 #include "base/check.h"
 
+#include <algorithm>
+
 namespace diji {
 namespace {
 
@@ -26,6 +28,10 @@ Result<void> bind_input(const Port& port, const Type& type, const StaticShape& g
     return does_not_fit(port, type, given,
                         fmt::format("rank {} where {} is wanted", given.size(), type.shape.size()));
   }
+  const auto origin = [&](std::string_view symbol) -> std::string_view {
+    const auto found = origins.find(symbol);
+    return found == origins.end() ? "outside of this body" : std::string_view(found->second);
+  };
   for (std::size_t axis = 0; axis < given.size(); ++axis) {
     const Dim& dim = type.shape[axis];
     if (const auto constant = dim.constant(); constant && *constant != given[axis]) {
@@ -45,17 +51,67 @@ Result<void> bind_input(const Port& port, const Type& type, const StaticShape& g
     } else if (known->second != given[axis]) {
       return does_not_fit(port, type, given,
                           fmt::format("axis {} is {}, but {} is already {} ({})", axis, given[axis], *symbol,
-                                      known->second, origins.find(*symbol)->second));
+                                      known->second, origin(*symbol)));
     }
+  }
+  return {};
+}
+
+bool is_known(const Dim& dim, const Bindings& bindings) {
+  return std::ranges::all_of(dim.symbols(), [&](const auto& item) { return bindings.contains(item.first); });
+}
+
+Result<void> check_constraint(const Constraint& c, const Bindings& bindings) {
+  const auto left = c.left.evaluate(bindings), right = c.right.evaluate(bindings);
+  if (!left || !right) {
+    // Asked only here, because it costs more than the numbers do.
+    if (!is_known(c.left, bindings) || !is_known(c.right, bindings)) return {};
+    return std::unexpected(left ? right.error() : left.error());
+  }
+  if (c.kind == Constraint::Kind::equal ? *left == *right : *left <= *right) return {};
+  return fail(ErrorCode::mismatch, "these sizes do not fit the model: {}: {} = {} must be {} {} = {}", c.why,
+              c.left.text(), *left, c.kind == Constraint::Kind::equal ? "equal to" : "at most",
+              c.right.text(), *right);
+}
+
+std::string_view name_of(const Node& node) { return node.name.empty() ? node.op->name : node.name; }
+
+std::unexpected<Error> about_node(const Node& node, ErrorCode code, std::string sentence) {
+  auto error = fail(code, "{}: {}", name_of(node), sentence);
+  error.error().op = std::string(node.op->name);
+  return error;
+}
+
+// One symbol that only the run tells.
+Result<void> bind_one(const Node& node, std::string_view what, ErrorCode code, const Dim& symbol,
+                      std::int64_t value, Bindings& bindings) {
+  if (value < symbol.bounds().min || value > symbol.bounds().max) {
+    return about_node(node, code, fmt::format("{} is {}, it may be {}", what, value, allowed(symbol)));
+  }
+  const auto [known, first] = bindings.emplace(*symbol.symbol_name(), value);
+  if (first || known->second == value) return {};
+  return about_node(node, code,
+                    fmt::format("{} is {}, but {} is already {}", what, value, symbol.text(), known->second));
+}
+
+// Assumptions that mention a symbol of the node: the others were checked before.
+Result<void> check_new(const Graph& graph, const Shape& symbols, const Bindings& bindings) {
+  if (symbols.empty()) return {};
+  for (const Constraint& c : graph.constraints()) {
+    const auto left = c.left.symbols(), right = c.right.symbols();
+    const bool is_new = std::ranges::any_of(symbols, [&](const Dim& symbol) {
+      return left.contains(*symbol.symbol_name()) || right.contains(*symbol.symbol_name());
+    });
+    if (is_new) TRY(check_constraint(c, bindings));
   }
   return {};
 }
 
 }  // namespace
 
-Result<Bindings> bind_symbols(const Graph& graph, std::span<const StaticShape> shapes) {
+Result<Bindings> bind_symbols(const Graph& graph, std::span<const StaticShape> shapes, Bindings known) {
   CHECK(shapes.size() == graph.inputs().size(), "a shape for every input");
-  Bindings bindings;
+  Bindings bindings = std::move(known);
   std::map<std::string, std::string, std::less<>> origins;
   for (std::size_t i = 0; i < shapes.size(); ++i) {
     const Port& port = graph.inputs()[i];
@@ -77,14 +133,41 @@ Result<Bindings> bind_symbols(const Graph& graph, std::span<const StaticShape> s
   return bindings;
 }
 
-Result<void> check_constraints(const Graph& graph, const Bindings& bindings) {
-  for (const Constraint& c : graph.constraints()) {
-    const std::int64_t left = TRY(c.left.evaluate(bindings)), right = TRY(c.right.evaluate(bindings));
-    if (c.kind == Constraint::Kind::equal ? left == right : left <= right) continue;
-    return fail(ErrorCode::mismatch, "these sizes do not fit the model: {}: {} = {} must be {} {} = {}",
-                c.why, c.left.text(), left, c.kind == Constraint::Kind::equal ? "equal to" : "at most",
-                c.right.text(), right);
+Result<void> bind_results(const Graph& graph, const Node& node, std::span<const StaticShape> shapes,
+                          Bindings& bindings) {
+  CHECK(shapes.size() == node.outputs.size(), "a shape for every result");
+  const Shape symbols = symbols_bound_by(node);
+  for (std::size_t i = 0; i < shapes.size(); ++i) {
+    const Shape& declared = graph.type(node.outputs[i]).shape;
+    CHECK(declared.size() == shapes[i].size(), "results have their rank");
+    for (std::size_t axis = 0; axis < declared.size(); ++axis) {
+      if (std::ranges::find(symbols, declared[axis]) == symbols.end()) continue;
+      TRY(bind_one(node, fmt::format("axis {} of result {}", axis, i), ErrorCode::mismatch, declared[axis],
+                   shapes[i][axis], bindings));
+    }
   }
+  for (std::size_t i = 0; i < shapes.size(); ++i) {
+    const Type& type = graph.type(node.outputs[i]);
+    if (TRY(evaluate(type.shape, bindings)) == shapes[i]) continue;
+    return about_node(node, ErrorCode::mismatch,
+                      fmt::format("result {} is {}, declared {}", i, text_of(shapes[i]), text_of(type)));
+  }
+  return check_new(graph, symbols, bindings);
+}
+
+Result<void> bind_observed(const Graph& graph, const Node& node, std::span<const std::int64_t> elements,
+                           Bindings& bindings) {
+  const Shape symbols = symbols_bound_by(node);
+  CHECK(symbols.size() == elements.size(), "a symbol for every element");
+  for (std::size_t i = 0; i < elements.size(); ++i) {
+    TRY(bind_one(node, fmt::format("element {} of a size that is computed from data", i), ErrorCode::data,
+                 symbols[i], elements[i], bindings));
+  }
+  return check_new(graph, symbols, bindings);
+}
+
+Result<void> check_constraints(const Graph& graph, const Bindings& bindings) {
+  for (const Constraint& c : graph.constraints()) TRY(check_constraint(c, bindings));
   return {};
 }
 

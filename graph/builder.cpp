@@ -4,6 +4,7 @@
 #include "base/check.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace diji {
 
@@ -202,7 +203,19 @@ ValueId Builder::observe(ValueId x, Shape symbols) {
 }
 
 ValueId Builder::known_sizes(ValueId x, std::string_view operand) {
-  if (!ok() || contents(x) || is_floating(dtype(x))) return x;
+  if (!ok() || contents(x)) return x;
+  if (is_floating(dtype(x))) {
+    // Some operators take counts as floats. A constant's are known now.
+    const auto& tensor = graph_.value(x).constant;
+    if (tensor == nullptr) return known_sizes(convert(x, DType::i64), operand);
+    Ints values;
+    for (std::int64_t i = 0; i < tensor->count(); ++i) {
+      const double value = tensor->as_double(i);
+      if (!(std::fabs(value) <= 0x1p53)) return fail(ErrorCode::mismatch, "'{}' is {}", operand, value);
+      values.push_back(static_cast<std::int64_t>(value));
+    }
+    return constant(HostTensor::of<std::int64_t>(tensor->shape(), std::span<const std::int64_t>(values)));
+  }
   const auto count = element_count(shape(x)).constant();
   if (rank(x) > 1 || !count) {
     return fail(ErrorCode::unsupported,
@@ -426,7 +439,7 @@ Result<std::vector<Value>> infer_call(const Graph& graph, const OpCall& call) {
   if (call.op->decompose == nullptr) {
     return fail(ErrorCode::unsupported, "{}: operators of its kind are not built yet", call.op->name);
   }
-  Graph scratch;
+  Graph scratch = graph.scratch();
   Values inputs;
   for (const ValueId id : call.inputs) {
     if (id == ValueId::none) {

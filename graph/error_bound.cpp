@@ -3,6 +3,7 @@
 
 #include "base/check.h"
 #include "graph/error_rules.h"
+#include "graph/map_error.h"
 
 #include <algorithm>
 
@@ -24,93 +25,17 @@ void round_sums(std::vector<double>& errors, const std::vector<double>& results,
   }
 }
 
-// An operand whose kernel value may have overflowed to infinity (a float) or wrapped (an integer) while the
-// truth did not bounds nothing that is computed from it. Not a number is no bound either.
+// A float whose kernel value may have overflowed to infinity while the truth did not bounds nothing that is
+// computed from it; of an integer that may have wrapped its own bound says so. Not a number is no bound
+// either.
 std::vector<double> usable(const Array& array, const std::vector<double>& bound) {
   const auto values = as_doubles(array);
   const double limit = largest(array.dtype);
   const bool floating = is_floating(array.dtype);
   std::vector<double> out(bound);
   for (std::size_t i = 0; i < out.size(); ++i) {
-    const bool may_leave =
-        std::isfinite(values[i]) && std::fabs(values[i]) + out[i] > limit && (floating || out[i] > 0);
+    const bool may_leave = floating && std::isfinite(values[i]) && std::fabs(values[i]) + out[i] > limit;
     if (may_leave || std::isnan(out[i])) out[i] = kInfinity;
-  }
-  return out;
-}
-
-struct Operand {
-  double value, error;
-};
-
-double divide_error(Operand a, Operand b, double result, double u) {
-  const double smallest = std::fabs(b.value) - b.error;
-  if (!(smallest > 0)) return a.error == 0 && b.error == 0 ? with_rounding(0, result, u) : kInfinity;
-  const double propagated = (a.error + times(result, b.error)) / smallest;
-  const double truncation = u == 0 && propagated > 0 ? 1 : 0;  // of an integer quotient, to either side
-  return with_rounding(propagated, result, u) + truncation;
-}
-
-double sqrt_error(Operand x, double result, double u) {
-  if (x.error == 0) return with_rounding(0, result, u);
-  if (!(x.value - x.error >= 0)) return kInfinity;             // the kernel's operand may lie below zero
-  const double apart = result + std::sqrt(x.value - x.error);  // |√x − √y| = |x − y| / (√x + √y)
-  return with_rounding(apart > 0 ? x.error / apart : std::sqrt(x.error), result, u);
-}
-
-// Error of a NaN: none when it is there for certain, else nothing is known.
-double nan_error(Primitive primitive, Operand a, Operand b) {
-  const bool certain = (a.error == 0 && b.error == 0) || (std::isnan(a.value) && a.error == 0) ||
-                       (std::isnan(b.value) && b.error == 0) ||
-                       (primitive == Primitive::sqrt && a.value + a.error < 0);
-  return certain ? 0 : kInfinity;
-}
-
-double map_error(Primitive primitive, Operand a, Operand b, double result, double u) {
-  if (std::isnan(result)) return nan_error(primitive, a, b);
-  switch (primitive) {
-    case Primitive::add:
-    case Primitive::subtract: return with_rounding(a.error + b.error, result, u);
-    case Primitive::multiply:
-      return with_rounding(times(a.value, b.error) + times(b.value, a.error) + times(a.error, b.error),
-                           result, u);
-    case Primitive::divide: return divide_error(a, b, result, u);
-    case Primitive::maximum: return std::max(a.error, b.error);
-    case Primitive::exp:
-      return with_rounding(with_rounding(times(result, std::expm1(a.error)), result, u), result, u);
-    case Primitive::tanh: return with_rounding(with_rounding(a.error, result, u), result, u);  // |tanh'| ≤ 1
-    case Primitive::sqrt: return sqrt_error(a, result, u);
-    case Primitive::equal:
-      return a.error + b.error > 0 && !(std::fabs(a.value - b.value) > a.error + b.error) ? 1 : 0;
-    default: return 0;
-  }
-}
-
-std::vector<double> map_bound(const ReferenceCall& call, std::span<const std::vector<double>* const> bounds,
-                              const std::vector<double>& result, double u) {
-  const auto a = as_doubles(*call.inputs[0]), b = as_doubles(*call.inputs.back());
-  std::vector<double> out(result.size());
-  for (std::size_t i = 0; i < out.size(); ++i) {
-    out[i] = map_error(call.primitive, {a[i], (*bounds[0])[i]}, {b[i], (*bounds.back())[i]}, result[i], u);
-  }
-  return out;
-}
-
-std::vector<double> convert_bound(const ReferenceCall& call, const std::vector<double>& input,
-                                  const std::vector<double>& result, double u) {
-  std::vector<double> out(input);
-  const auto values = as_doubles(*call.inputs[0]);
-  const bool wraps = !is_floating(call.inputs[0]->dtype) && is_integer(call.dtype);
-  for (std::size_t i = 0; i < out.size(); ++i) {
-    if (is_floating(call.dtype)) {
-      out[i] = std::isnan(result[i]) ? out[i] : with_rounding(out[i], result[i], u);
-    } else if (out[i] > 0 && wraps) {
-      // Within the range both sides are the same number; beyond it they may wrap to either end.
-      const double low = is_signed_integer(call.dtype) ? -largest(call.dtype) - 1 : 0;
-      if (values[i] - out[i] < low || values[i] + out[i] > largest(call.dtype)) out[i] = kInfinity;
-    } else if (out[i] > 0) {
-      out[i] += 1;  // truncation may fall to either side
-    }
   }
   return out;
 }
@@ -218,7 +143,8 @@ Result<std::vector<double>> error_bound(const ReferenceCall& call,
   // Integers and booleans made of exact values are exact, wrapping included.
   if (!floating && exact_inputs) return std::vector<double>(static_cast<std::size_t>(result.count()), 0.0);
   const bool moves = is_view(call.primitive) || call.primitive == Primitive::concatenate ||
-                     call.primitive == Primitive::gather || call.primitive == Primitive::scatter;
+                     call.primitive == Primitive::select || call.primitive == Primitive::gather ||
+                     call.primitive == Primitive::scatter;
   std::vector<std::vector<double>> bounds;
   std::vector<const std::vector<double>*> input_bounds;
   bounds.reserve(given_bounds.size());
@@ -232,7 +158,6 @@ Result<std::vector<double>> error_bound(const ReferenceCall& call,
   std::vector<double> bound = TRY([&]() -> Result<std::vector<double>> {
     switch (call.primitive) {
       case Primitive::dims: return std::vector<double>(values.size(), 0.0);
-      case Primitive::convert: return convert_bound(call, *input_bounds[0], values, u);
       case Primitive::reshape:
       case Primitive::transpose:
       case Primitive::broadcast:
@@ -257,7 +182,7 @@ Result<std::vector<double>> error_bound(const ReferenceCall& call,
   const bool sums = call.primitive == Primitive::dot_general || call.primitive == Primitive::convolution ||
                     reduces_by(call, Reduction::sum) || reduces_by(call, Reduction::product);
   if (sums) round_sums(bound, values, summed, call.dtype);
-  if (floating && !moves && call.primitive != Primitive::maximum) {
+  if (floating && !moves && !(is_map(call.primitive) && rounding_factor(call.primitive, call.dtype) == 0)) {
     for (double& b : bound) b += subnormal_step(call.dtype);
   }
   // Infinities on both sides of a rule (∞ − ∞, ∞ / ∞) leave nothing known.

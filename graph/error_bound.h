@@ -13,7 +13,10 @@ namespace diji {
 ///
 /// The kernel is assumed to round like this, with u the unit roundoff of the dtype (2^-24 for f32):
 ///  - add, subtract, multiply, divide, sqrt, convert: correctly rounded, |error| ≤ u·|result|;
-///  - exp, tanh: within 1 ULP, |error| ≤ 2u·|result|;
+///  - minimum, maximum, select, absolute, floor, ceil, round_even, remainder: exact;
+///  - functions (exp, log, erf, sin, power, …): within 1 ULP, |error| ≤ 2u·|result|, and ≤ 4u·|result| in
+///  f64,
+///    which leaves room for the reference's own function being a double too;
 ///  - sums and dot products of d terms, in any order, fused or not: |error| ≤ γ(d)·Σ|terms| with γ(d) =
 ///  d·u/(1 − d·u)
 ///    (Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed., section 3.1 and theorem 4.2);
@@ -28,6 +31,7 @@ namespace diji {
 ///    or NaN that follows from exact operands has the bound of the rest, one that may come from rounding has
 ///    none;
 ///  - results below the smallest normal number may lose the difference to a subnormal step.
+/// The rule of each scalar map is in graph/map_error.h.
 /// u is widened by 2^-53 because the oracle itself rounds to double. Integers have bound 0 unless they come
 /// from floats.
 Result<std::vector<double>> error_bound(const ReferenceCall& call,

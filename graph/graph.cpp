@@ -1,6 +1,8 @@
 // Storage of the IR.
 #include "graph/graph.h"
 
+#include "graph/primitives.h"
+
 #include <algorithm>
 
 namespace diji {
@@ -30,13 +32,35 @@ Graph Graph::child() {
   return result;
 }
 
+Graph Graph::successor() const {
+  Graph result;
+  result.name = name;
+  result.fresh_prefix_ = fresh_prefix_;
+  result.fresh_ = fresh_;
+  return result;
+}
+
+Graph Graph::scratch() const {
+  Graph result = successor();
+  return result.child();
+}
+
+Shape symbols_bound_by(const Node& node) {
+  Shape symbols = node.attributes.get_or("symbols", Shape{});
+  if (primitive_of(node.op) != Primitive::fusion) return symbols;
+  for (const Node& inner : node.bodies[0]->nodes()) {
+    for (Dim& symbol : symbols_bound_by(inner)) symbols.push_back(std::move(symbol));
+  }
+  return symbols;
+}
+
 std::map<std::string, Bounds, std::less<>> Graph::symbols() const {
   std::map<std::string, Bounds, std::less<>> result;
   for (const Port& port : inputs_) {
     for (const Dim& dim : type(port.value).shape) result.merge(dim.symbols());
   }
   for (const Node& node : nodes_) {
-    for (const Dim& dim : node.attributes.get_or("symbols", Shape{})) result.merge(dim.symbols());
+    for (const Dim& dim : symbols_bound_by(node)) result.merge(dim.symbols());
   }
   return result;
 }

@@ -5,6 +5,7 @@
 #include "base/host_tensor.h"
 #include "graph/op_def.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -79,7 +80,13 @@ class Graph {
   Dim fresh_symbol(Bounds bounds = {});
   /// An empty graph for a body: its fresh symbols are others than this graph's.
   Graph child();
-  /// All symbols of the inputs' shapes and those bound by nodes (attribute "symbols"), with their bounds.
+  /// An empty graph of this name that takes this one's place: its fresh symbols go on where these ended.
+  Graph successor() const;
+  /// An empty graph to try something in: its fresh symbols are none of this graph's or of its children's.
+  Graph scratch() const;
+  /// Fresh symbols are numbered from `number` on: for who knows names that are taken.
+  void number_symbols_from(int number) { fresh_ = std::max(fresh_, number); }
+  /// All symbols of the inputs' shapes and those bound by nodes (see symbols_bound_by), with their bounds.
   std::map<std::string, Bounds, std::less<>> symbols() const;
   bool is_input(ValueId id) const;
 
@@ -108,6 +115,9 @@ class Graph {
   std::string fresh_prefix_ = "#";
   int fresh_ = 0;
 };
+
+/// The symbols that a run of the node tells: its attribute "symbols", or that of the nodes in a fusion.
+Shape symbols_bound_by(const Node& node);
 
 /// Elements of `id` as expressions: of a small integer constant or of a value with symbolic contents.
 std::optional<Shape> contents_of(const Graph& graph, ValueId id);

@@ -2,12 +2,15 @@
 #include "graph/interpreter.h"
 
 #include "base/check.h"
+#include "base/checked.h"
 #include "graph/bind.h"
 #include "graph/builder.h"
 #include "graph/error_bound.h"
 #include "graph/reference.h"
 
 #include <algorithm>
+#include <iterator>
+#include <limits>
 #include <optional>
 
 namespace diji {
@@ -20,9 +23,42 @@ struct Cell {
   std::vector<double> bound;  // in bounded mode
 };
 
+// What stacked results may have at most, in elements: a loop must not take the host's memory with it.
+constexpr std::int64_t kStackedMax = std::int64_t{1} << 31;
+
+// Element `at` of axis 0.
+Cell slice_of(const Cell& cell, std::int64_t at) {
+  Cell slice{.array = {.dtype = cell.array.dtype,
+                       .shape = StaticShape(cell.array.shape.begin() + 1, cell.array.shape.end())}};
+  const std::int64_t count = *checked_product(slice.array.shape);
+  const auto part = [&](const auto& elements) {
+    return std::decay_t<decltype(elements)>(elements.begin() + at * count,
+                                            elements.begin() + (at + 1) * count);
+  };
+  std::visit([&](const auto& elements) { slice.array.elements = part(elements); }, cell.array.elements);
+  if (!cell.bound.empty()) slice.bound = part(cell.bound);
+  return slice;
+}
+
+// The stacked result of a loop: slices behind each other.
+void append(Cell& stack, const Cell& slice) {
+  std::visit(
+      [&](auto& elements) {
+        const auto& more = std::get<std::decay_t<decltype(elements)>>(slice.array.elements);
+        elements.insert(elements.end(), more.begin(), more.end());
+      },
+      stack.array.elements);
+  stack.bound.insert(stack.bound.end(), slice.bound.begin(), slice.bound.end());
+  ++stack.array.shape[0];
+}
+
+std::int64_t integer_at(const Array& array, std::size_t i) {
+  return std::visit([i](const auto& elements) { return static_cast<std::int64_t>(elements[i]); },
+                    array.elements);
+}
+
 class Interpreter {
  public:
-  // Nodes may bind further symbols, for what comes behind them.
   Interpreter(const Graph& graph, Bindings bindings, Mode mode)
       : graph_(graph), bindings_(std::move(bindings)), mode_(mode), cells_(graph.values().size()) {}
 
@@ -42,6 +78,9 @@ class Interpreter {
     return outputs;
   }
 
+  /// Also what observed data told.
+  const Bindings& bindings() const { return bindings_; }
+
   static Cell exact(const HostTensor& tensor) {
     return {array_of(tensor), std::vector<double>(static_cast<std::size_t>(tensor.count()), 0.0)};
   }
@@ -51,9 +90,15 @@ class Interpreter {
 
   Result<void> node(const Node& node) {
     const auto primitive = primitive_of(node.op);
-    if (primitive == Primitive::fusion) return body(node, *node.bodies[0]);
     if (!primitive) return composed(node);
-    if (primitive == Primitive::compact) bind_count(node);
+    switch (*primitive) {
+      case Primitive::fusion: return body(node, *node.bodies[0]);
+      case Primitive::observe: return observe(node);
+      case Primitive::conditional: return conditional(node);
+      case Primitive::loop: return loop(node);
+      case Primitive::compact: TRY(count(node)); break;
+      default: break;
+    }
     const Type& type = graph_.type(node.outputs[0]);
     const StaticShape shape = TRY(evaluate(type.shape, bindings_));
     std::vector<const Array*> inputs;
@@ -70,33 +115,144 @@ class Interpreter {
     return {};
   }
 
-  // The size of a compact's result is how many elements of its mask are true.
-  void bind_count(const Node& node) {
-    const auto& mask = std::get<std::vector<std::uint8_t>>(cell(node.inputs[0])->array.elements);
-    const Dim symbol = node.attributes.get_or("symbols", Shape{})[0];
-    bindings_[std::string(*symbol.symbol_name())] =
-        std::ranges::count_if(mask, [](std::uint8_t element) { return element != 0; });
+  Result<void> body(const Node& node, const Graph& body) {
+    Interpreter inner(body, bindings_, mode_);
+    return finish(node, TRY(inner.run(values_of(node.inputs))));
   }
 
-  Result<void> body(const Node& node, const Graph& body) {
-    std::vector<Cell> inputs;
-    for (const ValueId id : node.inputs) inputs.push_back(*cell(id));
-    auto outputs = TRY(Interpreter(body, bindings_, mode_).run(std::move(inputs)));
-    for (std::size_t i = 0; i < outputs.size(); ++i) {
-      // A compact in the body binds the size of its result.
-      const Shape& shape = graph_.type(node.outputs[i]).shape;
-      for (std::size_t axis = 0; axis < shape.size(); ++axis) {
-        if (const auto symbol = shape[axis].symbol_name())
-          bindings_.emplace(*symbol, outputs[i].array.shape[axis]);
-      }
-      cell(node.outputs[i]) = std::move(outputs[i]);
+  std::vector<Cell> values_of(std::span<const ValueId> ids) {
+    std::vector<Cell> values;
+    for (const ValueId id : ids) values.push_back(*cell(id));
+    return values;
+  }
+
+  // Results get their names, and the sizes that only they tell are known from here on.
+  Result<void> finish(const Node& node, std::vector<Cell> results) {
+    std::vector<StaticShape> shapes;
+    for (const Cell& result : results) shapes.push_back(result.array.shape);
+    TRY(bind_results(graph_, node, shapes, bindings_));
+    for (std::size_t i = 0; i < results.size(); ++i) cell(node.outputs[i]) = std::move(results[i]);
+    return {};
+  }
+
+  // Where rounding may decide, there is no one truth.
+  Result<void> require_exact(const Cell& value, std::string_view what) const {
+    for (const double bound : value.bound) {
+      if (bound != 0) return fail(ErrorCode::unsupported, "the {} depends on rounding", what);
     }
     return {};
   }
 
+  Result<void> observe(const Node& node) {
+    Cell value = *cell(node.inputs[0]);
+    TRY(require_exact(value, "size"));
+    std::vector<std::int64_t> elements;
+    for (std::size_t i = 0; i < static_cast<std::size_t>(value.array.count()); ++i)
+      elements.push_back(integer_at(value.array, i));
+    TRY(bind_observed(graph_, node, elements, bindings_));
+    cell(node.outputs[0]) = std::move(value);
+    return {};
+  }
+
+  // How many elements a compact will have.
+  Result<void> count(const Node& node) {
+    const Cell& mask = *cell(node.inputs[0]);
+    TRY(require_exact(mask, "number of elements"));
+    std::int64_t count = 0;
+    for (std::size_t i = 0; i < static_cast<std::size_t>(mask.array.count()); ++i)
+      count += integer_at(mask.array, i) != 0 ? 1 : 0;
+    return bind_results(graph_, node, std::vector<StaticShape>{{count}}, bindings_);
+  }
+
+  Result<std::vector<Cell>> run_body(const Graph& body, std::vector<Cell> inputs) {
+    std::vector<StaticShape> shapes;
+    for (const Cell& input : inputs) shapes.push_back(input.array.shape);
+    Interpreter inner(body, TRY(bind_symbols(body, shapes, bindings_)), mode_);
+    return inner.run(std::move(inputs));
+  }
+
+  Result<bool> condition_of(const Cell& value, std::string_view what) const {
+    TRY(require_exact(value, what));
+    return integer_at(value.array, 0) != 0;
+  }
+
+  Result<void> conditional(const Node& node) {
+    const bool condition = TRY(condition_of(*cell(node.inputs[0]), "branch"));
+    auto results =
+        TRY(run_body(*node.bodies[condition ? 0 : 1], values_of(std::span(node.inputs).subspan(1))));
+    return finish(node, std::move(results));
+  }
+
+  Result<std::int64_t> trips_at_most(const Node& node, const LoopForm& form) {
+    std::int64_t trips = std::numeric_limits<std::int64_t>::max();
+    if (node.inputs[0] != ValueId::none) {
+      TRY(require_exact(*cell(node.inputs[0]), "number of iterations"));
+      trips = std::max<std::int64_t>(integer_at(cell(node.inputs[0])->array, 0), 0);
+    }
+    for (std::size_t i = 0; i < form.scanned; ++i)
+      trips = std::min(trips, cell(node.inputs[form.first_scanned() + i])->array.shape[0]);
+    return trips;
+  }
+
+  // The stacked results before the first iteration: sizes that only iterations tell are 0.
+  std::vector<Cell> empty_stacks(const Node& node, const LoopForm& form) {
+    std::vector<Cell> stacks;
+    for (std::size_t i = 0; i < form.stacked; ++i) {
+      const Type& type = graph_.type(node.outputs[form.carried + i]);
+      StaticShape shape = {0};
+      for (std::size_t axis = 1; axis < type.shape.size(); ++axis)
+        shape.push_back(type.shape[axis].evaluate(bindings_).value_or(0));
+      stacks.push_back(exact(HostTensor::allocate(type.dtype, std::move(shape)).value()));
+    }
+    return stacks;
+  }
+
+  Result<void> stack(const Node& node, std::vector<Cell>& stacks, std::span<const Cell> slices) {
+    for (std::size_t i = 0; i < stacks.size(); ++i) {
+      Array& whole = stacks[i].array;
+      const StaticShape& slice = slices[i].array.shape;
+      if (whole.shape[0] == 0) whole.shape.assign(1, 0);
+      if (whole.shape.size() == 1) whole.shape.insert(whole.shape.end(), slice.begin(), slice.end());
+      if (!std::equal(slice.begin(), slice.end(), whole.shape.begin() + 1, whole.shape.end())) {
+        return fail(ErrorCode::mismatch, "{}: stacked result {} is {} in iteration {} and {} before",
+                    node.op->name, i, text_of(slice), whole.shape[0],
+                    text_of(std::span(whole.shape).subspan(1)));
+      }
+      if (whole.count() + slices[i].array.count() > kStackedMax)
+        return fail(ErrorCode::out_of_memory, "{}: stacked result {} has too many elements", node.op->name,
+                    i);
+      append(stacks[i], slices[i]);
+    }
+    return {};
+  }
+
+  Result<void> loop(const Node& node) {
+    const LoopForm form = loop_form(node);
+    const std::int64_t trips = TRY(trips_at_most(node, form));
+    bool go_on = node.inputs[1] == ValueId::none || TRY(condition_of(*cell(node.inputs[1]), "loop's end"));
+    const std::span<const ValueId> inputs(node.inputs);
+    std::vector<Cell> carried = values_of(inputs.subspan(form.first_carried(), form.carried));
+    std::vector<Cell> stacks = empty_stacks(node, form);
+    for (std::int64_t t = 0; t < trips && go_on; ++t) {
+      std::vector<Cell> given = {exact(HostTensor::of<std::int64_t>({}, {t}))};
+      std::ranges::move(carried, std::back_inserter(given));
+      for (const ValueId id : inputs.subspan(form.first_scanned(), form.scanned))
+        given.push_back(slice_of(*cell(id), t));
+      std::ranges::move(values_of(inputs.subspan(form.first_capture())), std::back_inserter(given));
+      std::vector<Cell> results = TRY(run_body(*node.bodies[0], std::move(given)));
+      if (form.conditional) go_on = TRY(condition_of(results[0], "loop's end"));
+      const auto first = results.begin() + static_cast<std::ptrdiff_t>(form.first_result());
+      const auto end = first + static_cast<std::ptrdiff_t>(form.carried);
+      TRY(stack(node, stacks, std::span(end, results.end())));
+      carried.assign(std::make_move_iterator(first), std::make_move_iterator(end));
+    }
+    std::ranges::move(stacks, std::back_inserter(carried));
+    return finish(node, std::move(carried));
+  }
+
   // The decomposition, with constants kept as constants so that shapes and axes stay known.
   Result<void> composed(const Node& node) {
-    Graph expanded;
+    Graph expanded = graph_.scratch();
     Values inputs;
     std::vector<Cell> cells;
     for (const ValueId id : node.inputs) {
@@ -120,9 +276,13 @@ class Interpreter {
     TRY(builder.status());
     TRY(check_constraints(expanded, bindings_));
     for (const ValueId id : outputs) expanded.add_output(fmt::format("{}", expanded.outputs().size()), id);
-    auto results = TRY(Interpreter(expanded, bindings_, mode_).run(std::move(cells)));
-    for (std::size_t i = 0; i < results.size(); ++i) cell(node.outputs[i]) = std::move(results[i]);
-    return {};
+    Interpreter inner(expanded, bindings_, mode_);
+    auto results = TRY(inner.run(std::move(cells)));
+    for (const Dim& symbol : symbols_bound_by(node)) {
+      const auto known = inner.bindings().find(*symbol.symbol_name());
+      if (known != inner.bindings().end()) bindings_.insert(*known);
+    }
+    return finish(node, std::move(results));
   }
 
   static bool contents_are_symbolic(const Shape& contents) {
@@ -138,7 +298,8 @@ class Interpreter {
   std::vector<std::optional<Cell>> cells_;
 };
 
-Result<std::vector<Cell>> run(const Graph& graph, std::span<const HostTensor> inputs, Mode mode) {
+Result<std::vector<Cell>> run(const Graph& graph, std::span<const HostTensor> inputs, Mode mode,
+                              const Bindings& known = {}) {
   CHECK(inputs.size() == graph.inputs().size(), "an input for every port");
   std::vector<StaticShape> shapes;
   std::vector<Cell> cells;
@@ -147,7 +308,7 @@ Result<std::vector<Cell>> run(const Graph& graph, std::span<const HostTensor> in
     shapes.push_back(inputs[i].shape());
     cells.push_back(Interpreter::exact(inputs[i]));
   }
-  const Bindings bindings = TRY(bind_symbols(graph, shapes));
+  const Bindings bindings = TRY(bind_symbols(graph, shapes, known));
   return Interpreter(graph, bindings, mode).run(std::move(cells));
 }
 
@@ -170,8 +331,9 @@ Result<std::vector<HostTensor>> interpret(const Graph& graph, std::span<const Ho
 }
 
 Result<std::vector<BoundedTensor>> interpret_with_bounds(const Graph& graph,
-                                                         std::span<const HostTensor> inputs) {
-  auto cells = TRY(run(graph, inputs, Mode::bounded));
+                                                         std::span<const HostTensor> inputs,
+                                                         const Bindings& known) {
+  auto cells = TRY(run(graph, inputs, Mode::bounded, known));
   std::vector<BoundedTensor> outputs;
   for (Cell& cell : cells) {
     Array bound{.dtype = DType::f64, .shape = cell.array.shape, .elements = std::move(cell.bound)};

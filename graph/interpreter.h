@@ -27,8 +27,11 @@ struct BoundedTensor {
                      ///< graph/error_bound.h says
 };
 
-/// Oracle arithmetic with the rounding errors of the dtypes propagated through every primitive.
+/// Oracle arithmetic with the rounding errors of the dtypes propagated through every primitive. `known` are
+/// the sizes of a body's surroundings. Errors: also unsupported, where a branch, a loop's end or a size
+/// depends on rounding, so that there is no one truth.
 Result<std::vector<BoundedTensor>> interpret_with_bounds(const Graph& graph,
-                                                         std::span<const HostTensor> inputs);
+                                                         std::span<const HostTensor> inputs,
+                                                         const Bindings& known = {});
 
 }  // namespace diji

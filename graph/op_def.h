@@ -104,12 +104,13 @@ struct ForeignNode {
   std::int64_t version = 0;  ///< of the operator's schema, not of the set
   Values inputs;
   Attributes attributes;
+  std::size_t outputs = 1;  ///< how many the node names
 };
 
 /// Where a model format names this operator.
 struct OnnxName {
   std::string_view type;            ///< "Squeeze"; "" when ONNX has no such operator
-  List<std::int64_t, 10> versions;  ///< schema versions understood
+  List<std::int64_t, 12> versions;  ///< schema versions understood
   /// Turns an older form into the record's own (attributes that became inputs). May be null.
   Result<void> (*adapt)(Builder& builder, ForeignNode& node) = nullptr;
 };
@@ -126,9 +127,9 @@ struct OpDef {
   std::string_view name;  ///< the field's term: "softmax"
   std::string_view doc;   ///< formula, shapes, source
   OpKind kind = OpKind::composed;
-  List<Operand, 8> inputs;
-  List<Operand, 4> outputs;
-  List<AttributeDef, 12> attributes;
+  List<Operand, 16> inputs;
+  List<Operand, 6> outputs;
+  List<AttributeDef, 18> attributes;
   /// How many sizes of the results only a run tells: decompose finds that many symbols in the attribute
   /// "symbols".
   int fresh_symbols = 0;

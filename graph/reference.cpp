@@ -2,146 +2,16 @@
 #include "graph/reference.h"
 
 #include "base/check.h"
+#include "graph/map_reference.h"
 #include "graph/reference_index.h"
 
 #include <algorithm>
-#include <bit>
-#include <cmath>
 #include <limits>
 
 namespace diji {
 namespace {
 
 using Int = std::int64_t;
-
-// The largest element type of a dtype's class.
-template <typename T>
-using Wide = std::conditional_t<
-    std::is_same_v<T, bool>, std::uint8_t,
-    std::conditional_t<!std::is_integral_v<T>, double,
-                       std::conditional_t<std::is_signed_v<T>, std::int64_t, std::uint64_t>>>;
-
-template <typename T>
-std::vector<T> zeros(Int count) {
-  return std::vector<T>(static_cast<std::size_t>(count));
-}
-
-template <typename T>
-Result<T> apply_map(Primitive primitive, T a, T b) {
-  constexpr bool kFloat = std::is_same_v<T, double>;
-  // Unsigned arithmetic wraps; so does ours for signed integers.
-  using U = std::conditional_t<kFloat, double, std::uint64_t>;
-  switch (primitive) {
-    case Primitive::add: return static_cast<T>(static_cast<U>(a) + static_cast<U>(b));
-    case Primitive::subtract: return static_cast<T>(static_cast<U>(a) - static_cast<U>(b));
-    case Primitive::multiply: return static_cast<T>(static_cast<U>(a) * static_cast<U>(b));
-    case Primitive::maximum:
-      if constexpr (kFloat) {
-        if (std::isnan(a) || std::isnan(b)) return std::numeric_limits<double>::quiet_NaN();
-        if (a == b) return std::signbit(a) ? b : a;  // +0 is above −0
-      }
-      return std::max(a, b);
-    case Primitive::divide:
-      if constexpr (kFloat) {
-        return a / b;
-      } else {
-        if (b == 0) return fail(ErrorCode::data, "integer division by zero");
-        if constexpr (std::is_signed_v<T>) {
-          if (b == -1) return static_cast<T>(0 - static_cast<U>(a));  // minimum / -1 wraps
-        }
-        return static_cast<T>(a / b);
-      }
-    case Primitive::exp:
-      if constexpr (kFloat) return std::exp(a);
-      break;
-    case Primitive::tanh:
-      if constexpr (kFloat) return std::tanh(a);
-      break;
-    case Primitive::sqrt:
-      if constexpr (kFloat) return std::sqrt(a);
-      break;
-    default: break;
-  }
-  check_failed("primitive", "a scalar map on an element type that it does not take");
-}
-
-Result<Array> map(const ReferenceCall& call) {
-  Array result = empty_array(call.dtype, call.shape);
-  const Array& first = *call.inputs[0];
-  return std::visit(
-      [&](const auto& a) -> Result<Array> {
-        using T = typename std::decay_t<decltype(a)>::value_type;
-        const auto& b = std::get<std::vector<T>>(call.inputs.back()->elements);
-        for (std::size_t i = 0; i < a.size(); ++i) {
-          if (call.primitive == Primitive::equal) {
-            std::get<std::vector<std::uint8_t>>(result.elements)[i] = a[i] == b[i] ? 1 : 0;
-          } else {
-            std::get<std::vector<T>>(result.elements)[i] = TRY(apply_map<T>(call.primitive, a[i], b[i]));
-          }
-        }
-        return std::move(result);
-      },
-      first.elements);
-}
-
-// Truncates toward zero and saturates at the ends of To; NaN gives 0.
-template <typename To>
-To saturate(double value) {
-  if (std::isnan(value)) return 0;
-  const double truncated = std::trunc(value);
-  // The first double above the largest To is a power of two, so this comparison is exact.
-  const double above = std::ldexp(1.0, std::numeric_limits<To>::digits);
-  if (truncated >= above) return std::numeric_limits<To>::max();
-  if (truncated < (std::is_signed_v<To> ? -above : 0.0)) return std::numeric_limits<To>::min();
-  return static_cast<To>(truncated);
-}
-
-// A double between which and the integer no rounding boundary of a narrower float lies (round to odd), so
-// that the final rounding is the only one.
-template <typename Integer>
-double sticky_double(Integer value) {
-  const auto near = static_cast<double>(value);
-  const double above = std::ldexp(1.0, std::numeric_limits<Integer>::digits);
-  if (near < above && static_cast<Integer>(near) == value) return near;
-  const bool too_large = near >= above || static_cast<Integer>(near) > value;
-  const double toward_zero = too_large == (value > 0) ? std::nextafter(near, 0.0) : near;
-  return std::bit_cast<double>(std::bit_cast<std::uint64_t>(toward_zero) | 1U);
-}
-
-template <typename To, typename From>
-Wide<To> convert_element(From value) {
-  if constexpr (std::is_same_v<To, bool>) {
-    return value != 0 ? 1 : 0;
-  } else if constexpr (std::is_integral_v<To>) {
-    if constexpr (std::is_same_v<From, double>) {
-      return static_cast<Wide<To>>(saturate<To>(value));
-    } else {
-      return static_cast<Wide<To>>(static_cast<To>(value));  // wraps
-    }
-  } else if constexpr (std::is_same_v<From, double>) {
-    return value;
-  } else if constexpr (std::is_same_v<From, std::uint8_t>) {
-    return value;
-  } else if constexpr (std::is_same_v<To, double>) {
-    return static_cast<double>(value);
-  } else {
-    return sticky_double(value);
-  }
-}
-
-Array convert(const ReferenceCall& call) {
-  Array result = empty_array(call.dtype, call.shape);
-  visit_dtype(call.dtype, [&](auto tag) {
-    using To = typename decltype(tag)::type;
-    std::visit(
-        [&](const auto& from) {
-          auto& to = std::get<std::vector<Wide<To>>>(result.elements);
-          for (std::size_t i = 0; i < from.size(); ++i) to[i] = convert_element<To>(from[i]);
-        },
-        call.inputs[0]->elements);
-  });
-  return result;
-}
 
 Result<Array> move_elements(const ReferenceCall& call) {
   const auto sources = TRY(source_indices(call));
@@ -254,15 +124,16 @@ Result<Array> dims(const ReferenceCall& call) {
 
 }  // namespace
 
-std::int64_t Array::count() const { return *checked_product(shape); }
-
 Array empty_array(DType dtype, const StaticShape& shape) {
   Array array{.dtype = dtype, .shape = shape, .elements = {}};
   visit_dtype(dtype, [&](auto tag) {
-    array.elements = zeros<Wide<typename decltype(tag)::type>>(*checked_product(shape));
+    using Element = Wide<typename decltype(tag)::type>;
+    array.elements = std::vector<Element>(static_cast<std::size_t>(*checked_product(shape)));
   });
   return array;
 }
+
+std::int64_t Array::count() const { return *checked_product(shape); }
 
 Array array_of(const HostTensor& tensor) {
   Array array = empty_array(tensor.dtype(), tensor.shape());
@@ -393,7 +264,6 @@ std::vector<std::int64_t> reduce_targets(const ReferenceCall& call) {
 Result<Array> reference(const ReferenceCall& call) {
   Array result = TRY([&]() -> Result<Array> {
     switch (call.primitive) {
-      case Primitive::convert: return convert(call);
       case Primitive::dims: return dims(call);
       case Primitive::reshape:
       case Primitive::transpose:
@@ -411,7 +281,7 @@ Result<Array> reference(const ReferenceCall& call) {
       case Primitive::dot_general: return dot_general(call);
       case Primitive::convolution: return convolution(call);
       case Primitive::fusion: check_failed("fusion", "the interpreter runs its body");
-      default: return map(call);
+      default: return map_reference(call);
     }
   }());
   if (!is_floating(result.dtype)) round_to_dtype(result);

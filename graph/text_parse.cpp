@@ -19,7 +19,9 @@ constexpr int kNestingMax = 16;
 class Parser {
  public:
   Parser(std::string_view text, const std::function<const OpDef*(std::string_view)>& find)
-      : text_(text), find_(find) {}
+      : text_(text), find_(find), first_free_(first_free_number(text)) {
+    namer_.number_symbols_from(first_free_ + 1'000'000);
+  }
 
   Result<Graph> file() {
     Graph graph = TRY(this->graph(0));
@@ -466,7 +468,8 @@ class Parser {
   Result<Graph> graph(int depth) {
     if (depth > kNestingMax) return error("bodies nest too deep");
     TRY(expect("graph"));
-    Graph result;
+    Graph result = depth == 0 ? Graph() : namer_.child();
+    result.number_symbols_from(first_free_);
     result.name = TRY(quoted());
     TRY(expect("{"));
     Names names;
@@ -499,10 +502,31 @@ class Parser {
     return result;
   }
 
+  // Fresh symbols (Graph::fresh_symbol) that the text names already: every number in such a name is taken.
+  static int first_free_number(std::string_view text) {
+    constexpr std::size_t kDigitsMax = 8;  // larger numbers are no names of ours
+    int first = 0;
+    for (std::size_t at = text.find("\"#"); at != std::string_view::npos; at = text.find("\"#", at)) {
+      for (at += 2; at < text.size() && text[at] != '"';) {
+        std::size_t end = at;
+        while (end < text.size() && std::isdigit(static_cast<unsigned char>(text[end])) != 0) ++end;
+        if (end > at && end - at <= kDigitsMax) {
+          int number = 0;
+          std::from_chars(text.data() + at, text.data() + end, number);
+          first = std::max(first, number + 1);
+        }
+        at = std::max(end, at + 1);
+      }
+    }
+    return first;
+  }
+
   std::string_view text_;
   const std::function<const OpDef*(std::string_view)>& find_;
   std::size_t at_ = 0;
   std::map<std::string, Bounds, std::less<>> symbols_;
+  int first_free_ = 0;
+  Graph namer_;  // its children are the bodies
 };
 
 }  // namespace

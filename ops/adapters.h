@@ -11,4 +11,10 @@ namespace diji {
 Result<void> attribute_to_input(Builder& builder, ForeignNode& node, std::string_view attribute,
                                 std::size_t input);
 
+/// consumed_inputs, a hint of the first operator sets.
+Result<void> drop_consumed_inputs(Builder& builder, ForeignNode& node);
+
+/// Before version 7 the second operand was aligned at `axis` of the first, when `broadcast` said so.
+Result<void> legacy_broadcast(Builder& builder, ForeignNode& node);
+
 }  // namespace diji

@@ -6,12 +6,22 @@
 #include <algorithm>
 
 namespace diji {
+namespace {
+
+constexpr std::span<const OpDef> (*kFamilies[])() = {
+    //
+    elementwise_ops,     function_ops,    activation_ops,  indexing_ops,      layout_ops,
+    shape_ops,           reduction_ops,   contraction_ops, normalization_ops, quantization_ops,
+    integer_product_ops, convolution_ops, pooling_ops,     einsum_ops,
+};
+
+}  // namespace
 
 const std::vector<const OpDef*>& catalog() {
   static const std::vector<const OpDef*> kAll = [] {
     std::vector<const OpDef*> all;
-    for (const auto family : {elementwise_ops(), shape_ops(), reduction_ops(), contraction_ops()}) {
-      for (const OpDef& op : family) all.push_back(&op);
+    for (const auto& family : kFamilies) {
+      for (const OpDef& op : family()) all.push_back(&op);
     }
     return all;
   }();

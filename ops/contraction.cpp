@@ -1,10 +1,13 @@
-// Products that fold an axis: matrix multiplication and convolution.
-#include "graph/builder.h"
+// Products that fold axes: matrices, general matrices with a bias, Einstein sums.
+#include "ops/contraction.h"
+
 #include "ops/families.h"
+#include "ops/formula.h"
 #include "ops/samples.h"
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 
 namespace diji {
 namespace {
@@ -15,11 +18,12 @@ Shape without(const Shape& shape, std::size_t axis) {
   return result;
 }
 
-// NumPy's matmul: vectors are rows or columns of matrices, leading axes are batches and broadcast.
-Values matmul(Builder& b, const OpCall& call) {
-  ValueId x = call.inputs[0], y = call.inputs[1];
+}  // namespace
+
+ValueId matmul(Builder& b, ValueId x, ValueId y, std::optional<DType> sums) {
+  const bool stacked_row = b.rank(x) == 1 && b.rank(y) > 2;
   if (b.rank(x) == 0 || b.rank(y) == 0)
-    return {b.fail(ErrorCode::mismatch, "a scalar operand; at least one axis is needed")};
+    return b.fail(ErrorCode::mismatch, "a scalar operand; at least one axis is needed");
   const bool row = b.rank(x) == 1, column = b.rank(y) == 1;
   if (column) y = b.reshape(y, {b.shape(y)[0], 1});
   if (row && b.rank(y) > 2) x = b.reshape(x, {1, b.shape(x)[0]});
@@ -28,7 +32,7 @@ Values matmul(Builder& b, const OpCall& call) {
     const Shape x_batch(b.shape(x).begin(), b.shape(x).end() - 2),
         y_batch(b.shape(y).begin(), b.shape(y).end() - 2);
     const Shape batch = b.broadcast_shapes(x_batch, y_batch, "matmul");
-    if (!b.ok()) return {ValueId::none};
+    if (!b.ok()) return ValueId::none;
     const auto stretch = [&](ValueId id) {
       Shape to = batch;
       to.insert(to.end(), b.shape(id).end() - 2, b.shape(id).end());
@@ -41,95 +45,99 @@ Values matmul(Builder& b, const OpCall& call) {
     dims.lhs_contracting = {b.rank(x) - 1};
     dims.rhs_contracting = {b.rank(y) - 2};
   }
-  ValueId result = b.dot_general(x, y, dims);
-  if (!b.ok()) return {ValueId::none};
+  ValueId result = b.dot_general(x, y, dims, sums);
+  if (!b.ok()) return ValueId::none;
   if (column) result = b.reshape(result, without(b.shape(result), b.shape(result).size() - 1));
-  if (row && b.rank(call.inputs[1]) > 2)
-    result = b.reshape(result, without(b.shape(result), b.shape(result).size() - 2));
-  return {result};
+  if (stacked_row) result = b.reshape(result, without(b.shape(result), b.shape(result).size() - 2));
+  return result;
 }
 
-// Padding of one axis under SAME_UPPER/SAME_LOWER: as much as makes out = ceil(in / stride).
-std::optional<std::int64_t> same_padding(Builder& b, const Dim& in, std::int64_t reach, std::int64_t stride) {
-  if (stride == 1) return reach - 1;
-  const auto size = in.constant();
-  if (!size) {
-    b.fail(ErrorCode::unsupported, "auto_pad SAME with stride {} on the symbolic size {} is not built yet",
-           stride, in.text());
-    return std::nullopt;
-  }
-  const std::int64_t out = (*size + stride - 1) / stride;
-  return std::max<std::int64_t>((out - 1) * stride + reach - *size, 0);
-}
+namespace {
 
-// Far above any real stride or dilation, far below where products of two overflow.
-constexpr std::int64_t kGeometryMax = (std::int64_t{1} << 31) - 1;
+Values matmul_op(Builder& b, const OpCall& call) { return {matmul(b, call.inputs[0], call.inputs[1])}; }
 
-std::optional<ConvolutionDims> conv_geometry(Builder& b, const OpCall& call, std::size_t spatial) {
-  ConvolutionDims dims{.strides = call.attributes.get_or("strides", Ints(spatial, 1)),
-                       .dilations = call.attributes.get_or("dilations", Ints(spatial, 1)),
-                       .groups = call.attributes.get_or<std::int64_t>("group", 1)};
-  Ints pads = call.attributes.get_or("pads", Ints(2 * spatial, 0));
-  if (pads.size() != 2 * spatial || dims.strides.size() != spatial || dims.dilations.size() != spatial) {
-    b.fail(ErrorCode::mismatch, "pads, strides and dilations need {}, {} and {} entries for {} spatial axes",
-           2 * spatial, spatial, spatial, spatial);
-    return std::nullopt;
+// alpha · A' · B' + beta · C.
+Values gemm(Builder& b, const OpCall& call) {
+  const ValueId x = call.inputs[0], y = call.inputs[1], c = operand(call, 2);
+  if (b.rank(x) != 2 || b.rank(y) != 2) {
+    return {b.fail(ErrorCode::mismatch, "a {} and b {} must be matrices", text_of(b.shape(x)),
+                   text_of(b.shape(y)))};
   }
-  const auto in_range = [](const Ints& list) {
-    return std::ranges::all_of(list, [](std::int64_t v) { return v >= 1 && v <= kGeometryMax; });
+  const DType dtype = b.dtype(x);
+  const auto scaled = [&](ValueId value, std::string_view name) {
+    const double factor = call.attributes.get_or<double>(name, 1.0);
+    if (factor == 1) return value;
+    if (!is_floating(dtype) && factor != std::trunc(factor))
+      return b.fail(ErrorCode::unsupported, "{} = {} does not scale {}", name, factor, name_of(dtype));
+    return b.multiply(value, b.scalar(dtype, factor));
   };
-  if (!in_range(dims.strides) || !in_range(dims.dilations)) {
-    b.fail(ErrorCode::mismatch, "strides [{}] and dilations [{}] must be 1 … {}",
-           fmt::join(dims.strides, ", "), fmt::join(dims.dilations, ", "), kGeometryMax);
-    return std::nullopt;
-  }
-  const auto kernel = call.attributes.get_or("kernel_shape", Ints{});
-  const auto mode = call.attributes.get_or("auto_pad", std::string("NOTSET"));
-  if (mode != "NOTSET" && mode != "VALID" && mode != "SAME_UPPER" && mode != "SAME_LOWER") {
-    b.fail(ErrorCode::mismatch, "auto_pad '{}' is none of NOTSET, VALID, SAME_UPPER, SAME_LOWER", mode);
-    return std::nullopt;
-  }
-  if (std::ranges::any_of(pads, [](std::int64_t pad) { return pad < 0; })) {
-    b.fail(ErrorCode::mismatch, "pads [{}] must not be negative", fmt::join(pads, ", "));
-    return std::nullopt;
-  }
-  for (std::size_t i = 0; i < spatial; ++i) {
-    const auto size = b.shape(call.inputs[1])[i + 2].constant();
-    if (!size || (!kernel.empty() && (kernel.size() != spatial || kernel[i] != *size))) {
-      b.fail(ErrorCode::mismatch, "kernel_shape [{}] does not fit w {}", fmt::join(kernel, ", "),
-             text_of(b.shape(call.inputs[1])));
-      return std::nullopt;
-    }
-    if (mode == "VALID") pads[i] = pads[i + spatial] = 0;
-    if (mode.starts_with("SAME")) {
-      const auto total = same_padding(b, b.shape(call.inputs[0])[i + 2], dims.dilations[i] * (*size - 1) + 1,
-                                      dims.strides[i]);
-      if (!total) return std::nullopt;
-      pads[i] = mode == "SAME_UPPER" ? *total / 2 : *total - *total / 2;
-      pads[i + spatial] = *total - pads[i];
-    }
-  }
-  dims.pads_low.assign(pads.begin(), pads.begin() + static_cast<std::ptrdiff_t>(spatial));
-  dims.pads_high.assign(pads.begin() + static_cast<std::ptrdiff_t>(spatial), pads.end());
-  return dims;
+  const std::int64_t fold_x = flag(call, "transA") ? 0 : 1, fold_y = flag(call, "transB") ? 1 : 0;
+  const ValueId product =
+      scaled(b.dot_general(x, y, {.lhs_contracting = {fold_x}, .rhs_contracting = {fold_y}}), "alpha");
+  if (c == ValueId::none || !b.ok()) return {product};
+  return {b.add(product, b.broadcast(scaled(c, "beta"), b.shape(product)))};
 }
 
-Values conv(Builder& b, const OpCall& call) {
-  const ValueId x = call.inputs[0], w = call.inputs[1];
-  if (b.rank(x) < 3 || b.rank(w) != b.rank(x)) {
-    return {b.fail(ErrorCode::mismatch, "x {} and w {} need equal ranks of at least 3", text_of(b.shape(x)),
-                   text_of(b.shape(w)))};
-  }
-  const auto spatial = static_cast<std::size_t>(b.rank(x) - 2);
-  const auto dims = conv_geometry(b, call, spatial);
-  if (!dims) return {ValueId::none};
-  ValueId result = b.convolution(x, w, *dims);
-  if (call.inputs.size() > 2 && call.inputs[2] != ValueId::none && b.ok()) {
-    Shape bias(spatial + 2, Dim(1));
-    bias[1] = b.shape(w)[0];
-    result = b.add(result, b.reshape(call.inputs[2], std::move(bias)));
-  }
-  return {result};
+// Gemm-1 and -6 have a flag for what later versions always do.
+Result<void> drop_broadcast(Builder&, ForeignNode& node) {
+  node.attributes.erase("broadcast");
+  return {};
+}
+
+// The determinant by Gaussian elimination with partial pivoting: step k swaps the row with the largest
+// element of column k up, and the pivot goes into the product.
+Graph elimination_step(Builder& b, const Type& matrices, const Type& products) {
+  Graph body = b.graph().child();
+  Builder step(body);
+  const ValueId k = body.add_input("k", {DType::i64, {}});
+  const ValueId m = body.add_input("matrices", matrices), product = body.add_input("product", products);
+  const Shape shape = matrices.shape;
+  const ValueId row = coordinates(step, 3, 1, shape[1]);
+  const auto pick_row = [&](ValueId from, ValueId which) {  // [B, 1, n]
+    const Shape to = {shape[0], 1, shape[2]};
+    return step.gather(from, {step.iota(to, 0), which, step.iota(to, 2)});
+  };
+  const auto pick_column = [&](ValueId from) {  // [B, n, 1]
+    const Shape to = {shape[0], shape[1], 1};
+    return step.gather(from, {step.iota(to, 0), step.iota(to, 1), k});
+  };
+  const ValueId below = step.logical_not(step.less(row, k));
+  const ValueId size = step.select(below, step.absolute(pick_column(m)), step.scalar(matrices.dtype, -1));
+  const ValueId pivot_row = step.reshape(step.arg_reduce(size, Reduction::max, 1), {shape[0], 1, 1});
+  const ValueId top = pick_row(m, k), pivot = pick_row(m, pivot_row);
+  const ValueId swapped =
+      step.select(step.equal(row, k), pivot, step.select(step.equal(row, pivot_row), top, m));
+  const ValueId diagonal = step.gather(pivot, {step.iota({shape[0], 1, 1}, 0), size_scalar(step, 0), k});
+  const ValueId moved = step.select(step.equal(pivot_row, k), diagonal,
+                                    step.subtract(step.scalar(matrices.dtype, 0), diagonal));
+  // A zero pivot leaves a column of zeros: the product is 0 whatever the rest becomes.
+  const ValueId zero = step.scalar(matrices.dtype, 0);
+  const ValueId divisor = step.select(step.equal(diagonal, zero), step.scalar(matrices.dtype, 1), diagonal);
+  const ValueId factor = step.select(step.less(k, row), step.divide(pick_column(swapped), divisor), zero);
+  const ValueId next = step.subtract(swapped, step.multiply(factor, pivot));
+  body.add_output("matrices", next);
+  body.add_output("product", step.multiply(product, moved));
+  if (auto status = step.status(); !status) b.fail_with(status.error());
+  return body;
+}
+
+Values determinant(Builder& b, const OpCall& call) {
+  const Shape from = b.shape(call.inputs[0]);
+  if (from.size() < 2) return {b.fail(ErrorCode::mismatch, "x {} holds no matrices", text_of(from))};
+  const DType dtype = b.dtype(call.inputs[0]);
+  const Shape batch(from.begin(), from.end() - 2);
+  const Shape to = {element_count(batch), from[from.size() - 2], from.back()};
+  b.graph().require({Constraint::Kind::equal, to[1], to[2], "det: rows and columns"});
+  if (to[1].constant() && to[2].constant() && !(to[1] == to[2]))
+    return {b.fail(ErrorCode::mismatch, "the matrices of {} are not square", text_of(from))};
+  const ValueId matrices = b.reshape(b.convert(call.inputs[0], DType::f64), to);
+  const ValueId ones = b.broadcast(b.scalar(DType::f64, 1), {to[0], 1, 1});
+  if (!b.ok()) return {ValueId::none};
+  Graph body = elimination_step(b, b.type(matrices), b.type(ones));
+  if (!b.ok()) return {ValueId::none};
+  const Values end = b.loop(size_scalar(b, to[1]), ValueId::none, {matrices, ones}, {}, {}, std::move(body));
+  if (!b.ok()) return {ValueId::none};
+  return {b.convert(b.reshape(end[1], batch), dtype)};
 }
 
 std::vector<Sample> matmul_samples(DType t) {
@@ -153,24 +161,32 @@ std::vector<Sample> matmul_samples(DType t) {
           sample("no rows", {0, 3}, {3, 4}, Fill::normal)};
 }
 
-std::vector<Sample> conv_samples(DType t) {
-  const auto sample = [&](std::string label, StaticShape x, StaticShape w, Attributes attributes) {
+std::vector<Sample> gemm_samples(DType t) {
+  const auto sample = [&](std::string label, StaticShape a, StaticShape b, StaticShape c,
+                          Attributes attributes) {
     return Sample{
         std::move(label),
-        {sample_tensor(t, std::move(x), Fill::normal, 1), sample_tensor(t, std::move(w), Fill::normal, 2)},
+        {sample_tensor(t, std::move(a), Fill::normal, 1), sample_tensor(t, std::move(b), Fill::normal, 2),
+         sample_tensor(t, std::move(c), Fill::normal, 3)},
         std::move(attributes),
         {}};
   };
-  return {
-      sample("1-d", {2, 5, 40}, {13, 5, 5}, {}),
-      sample("2-d padded", {1, 3, 9, 21}, {4, 3, 3, 3}, {{"pads", Ints{1, 1, 1, 1}}}),
-      sample("strides", {1, 2, 11, 37}, {3, 2, 3, 2}, {{"strides", Ints{2, 3}}, {"pads", Ints{0, 1, 2, 1}}}),
-      sample("dilated", {1, 2, 20}, {3, 2, 3}, {{"dilations", Ints{4}}}),
-      sample("groups", {2, 6, 18}, {4, 3, 2}, {{"group", std::int64_t{2}}}),
-      sample("depth-wise", {1, 17, 5, 20}, {17, 1, 3, 3},
-             {{"group", std::int64_t{17}}, {"auto_pad", std::string("SAME_UPPER")}}),
-      sample("one wide axis", {1, 4, 50, 1}, {6, 4, 5, 1}, {}),
-      sample("no batch", {0, 2, 8}, {3, 2, 3}, {})};
+  const auto one = std::int64_t{1};
+  return {sample("a row", {5, 7}, {7, 18}, {18}, {}),
+          sample("a column", {7, 5}, {7, 18}, {5, 1}, {{"transA", one}, {"alpha", 2.0}}),
+          sample("a scalar", {5, 7}, {18, 7}, {}, {{"transB", one}, {"beta", 3.0}}),
+          sample("a matrix", {7, 5}, {18, 7}, {5, 18}, {{"transA", one}, {"transB", one}, {"beta", 2.0}}),
+          sample("nothing folded", {3, 0}, {0, 4}, {4}, {}),
+          {"no bias",
+           {sample_tensor(t, {3, 33}, Fill::wide, 1), sample_tensor(t, {33, 2}, Fill::wide, 2)},
+           {},
+           {}}};
+}
+
+std::vector<Sample> determinant_samples(DType t) {
+  return {{"one matrix", {sample_tensor(t, {4, 4}, Fill::normal)}, {}, {}},
+          {"a batch", {sample_tensor(t, {2, 3, 3, 3}, Fill::normal)}, {}, {}},
+          {"one element", {sample_tensor(t, {5, 1, 1}, Fill::normal)}, {}, {}}};
 }
 
 constexpr std::array kOps = {
@@ -180,27 +196,35 @@ constexpr std::array kOps = {
                  "ascending order.",
           .inputs = {{"a", "[..., M, K]", kNumeric}, {"b", "[..., K, N]", kNumeric}},
           .outputs = {{"y", "[..., M, N]", kNumeric}},
-          .decompose = matmul,
+          .decompose = matmul_op,
           .samples = matmul_samples,
           .onnx = {"MatMul", {1, 9, 13}},
           .oracle = "onnx-node:test_matmul_"},
-    OpDef{.name = "conv",
-          .doc = "Cross-correlation over any number of spatial axes with optional bias: x [N, C, in...], w "
-                 "[O, C/group, kernel...].",
-          .inputs = {{"x", "[N, C, in...]", kFloating},
-                     {"w", "[O, C/group, kernel...]", kFloating},
-                     {"b", "[O]", kFloating, "T", OperandMode::optional}},
-          .outputs = {{"y", "[N, O, out...]", kFloating}},
-          .attributes = {{"auto_pad", AttributeKind::text, "NOTSET", "or VALID, SAME_UPPER, SAME_LOWER"},
-                         {"dilations", AttributeKind::integers, "1 each", "distance of kernel elements"},
-                         {"group", AttributeKind::integer, "1", "channel groups"},
-                         {"kernel_shape", AttributeKind::integers, "from w", "checked against w"},
-                         {"pads", AttributeKind::integers, "0 each", "low ends, then high ends"},
-                         {"strides", AttributeKind::integers, "1 each", ""}},
-          .decompose = conv,
-          .samples = conv_samples,
-          .onnx = {"Conv", {1, 11, 22}},
-          .oracle = "onnx-node:test_conv"},
+    OpDef{.name = "gemm",
+          .doc = "alpha · A' · B' + beta · C for matrices, each of A and B transposed on demand; C stretches "
+                 "to [M, N].",
+          .inputs = {{"a", "[M, K]", kNumeric},
+                     {"b", "[K, N]", kNumeric},
+                     {"c", "[M, N]", kNumeric, "T", OperandMode::optional}},
+          .outputs = {{"y", "[M, N]", kNumeric}},
+          .attributes = {{"alpha", AttributeKind::real, "1", "of the product"},
+                         {"beta", AttributeKind::real, "1", "of c"},
+                         {"transA", AttributeKind::integer, "0", "a is [K, M]"},
+                         {"transB", AttributeKind::integer, "0", "b is [N, K]"}},
+          .decompose = gemm,
+          .samples = gemm_samples,
+          .onnx = {"Gemm", {1, 6, 7, 9, 11, 13}, drop_broadcast},
+          .oracle = "onnx-node:test_gemm"},
+    OpDef{
+        .name = "det",
+        .doc =
+            "Determinant of the matrices on the last two axes, by elimination with partial pivoting in f64.",
+        .inputs = {{"x", "[..., n, n]", kFloating}},
+        .outputs = {{"y", "[...]", kFloating}},
+        .decompose = determinant,
+        .samples = determinant_samples,
+        .onnx = {"Det", {11, 22}},
+        .oracle = "onnx-node:test_det"},
 };
 
 }  // namespace

@@ -45,6 +45,20 @@ Dim inferred_size(const Dim& count, const Dim& rest) {
   return floor_div(count.substitute(positive), rest.substitute(positive)).substitute(original);
 }
 
+// A target that data tell: what -1 and 0 mean is decided when the model runs.
+Shape observed_target(const Shape& from, const Shape& target, bool allow_zero) {
+  Shape to;
+  Dim rest = 1;
+  for (std::size_t i = 0; i < target.size(); ++i) {
+    const Dim copied = i < from.size() && !allow_zero ? from[i] : Dim(0);
+    to.push_back(select_less(target[i], 0, 1, select_less(target[i], 1, copied, target[i])));
+    rest = rest * to.back();
+  }
+  const Dim inferred = floor_div(element_count(from), max(rest, 1));
+  for (std::size_t i = 0; i < target.size(); ++i) to[i] = select_less(target[i], 0, inferred, to[i]);
+  return to;
+}
+
 Values reshape(Builder& b, const OpCall& call) {
   const auto target = known(b, call.inputs[1], "shape");
   if (!target) return {ValueId::none};
@@ -53,6 +67,8 @@ Values reshape(Builder& b, const OpCall& call) {
   Shape to;
   std::optional<std::size_t> inferred;
   Dim rest = 1;
+  if (std::ranges::any_of(*target, [](const Dim& d) { return !d.constant() && d.bounds().min < 0; }))
+    return {b.reshape(call.inputs[0], observed_target(from, *target, allow_zero))};
   for (std::size_t i = 0; i < target->size(); ++i) {
     Dim size = (*target)[i];
     if (size.is(0) && !allow_zero) {
@@ -227,6 +243,11 @@ Result<void> axes_to_input(Builder& builder, ForeignNode& node) {
   return attribute_to_input(builder, node, "axes", input);
 }
 
+Result<void> shape_to_input(Builder& builder, ForeignNode& node) {
+  node.attributes.erase("consumed_inputs");
+  return attribute_to_input(builder, node, "shape", 1);
+}
+
 // Slice-1 has starts, ends and axes as attributes.
 Result<void> slice_attributes(Builder& builder, ForeignNode& node) {
   TRY(attribute_to_input(builder, node, "starts", 1));
@@ -298,23 +319,23 @@ std::vector<Sample> transpose_samples(DType t) {
           {"outer", {sample_tensor(t, {4, 3, 16}, Fill::normal)}, {{"perm", Ints{1, 0, 2}}}, {}}};
 }
 
-constexpr List<std::int64_t, 10> kReshapeVersions = {5, 13, 14, 19, 21, 23, 24, 25};
+constexpr List<std::int64_t, 12> kReshapeVersions = {1, 5, 13, 14, 19, 21, 23, 24, 25};
 
 constexpr std::array kOps = {
     OpDef{.name = "reshape",
           .doc = "The same elements in row-major order under another shape; 0 copies an axis (unless "
                  "allowzero), one -1 is inferred.",
-          .inputs = {{"data", "[...]"}, {"shape", "[r]", kI64, "index"}},
+          .inputs = {{"data", "[...]"}, {"shape", "[r]", kI64, "index", OperandMode::required, true}},
           .outputs = {{"reshaped", "shape"}},
           .attributes = {{"allowzero", AttributeKind::integer, "0", "a 0 means size 0"}},
           .decompose = reshape,
           .samples = reshape_samples,
-          .onnx = {"Reshape", kReshapeVersions},
+          .onnx = {"Reshape", kReshapeVersions, shape_to_input},
           .oracle = "onnx-node:test_reshape"},
     OpDef{.name = "shape",
           .doc = "The sizes of the axes start ≤ axis < end.",
           .inputs = {{"data", "[...]"}},
-          .outputs = {{"shape", "[r]", kI64, "index"}},
+          .outputs = {{"shape", "[r]", kI64, "index", OperandMode::required, true}},
           .attributes = {{"start", AttributeKind::integer, "0", "first axis, may be negative"},
                          {"end", AttributeKind::integer, "rank", "one past the last axis"}},
           .decompose = shape_op,
@@ -325,8 +346,8 @@ constexpr std::array kOps = {
           .doc = "Elements start, start + step, … before end on each named axis; negative positions count "
                  "from the end.",
           .inputs = {{"data", "[...]"},
-                     {"starts", "[n]", kIndex, "index"},
-                     {"ends", "[n]", kIndex, "index"},
+                     {"starts", "[n]", kIndex, "index", OperandMode::required, true},
+                     {"ends", "[n]", kIndex, "index", OperandMode::required, true},
                      {"axes", "[n]", kIndex, "index", OperandMode::optional},
                      {"steps", "[n]", kIndex, "index", OperandMode::optional}},
           .outputs = {{"output", "[...]"}},
@@ -345,7 +366,7 @@ constexpr std::array kOps = {
           .oracle = "onnx-node:test_concat"},
     OpDef{.name = "expand",
           .doc = "Broadcasts input and a tensor of shape `shape` together; a 1 in the target keeps the axis.",
-          .inputs = {{"input", "[...]"}, {"shape", "[r]", kI64, "index"}},
+          .inputs = {{"input", "[...]"}, {"shape", "[r]", kI64, "index", OperandMode::required, true}},
           .outputs = {{"output", "[...]"}},
           .decompose = expand,
           .samples = expand_samples,

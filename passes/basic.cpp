@@ -6,6 +6,7 @@
 #include "passes/rewriter.h"
 
 #include <algorithm>
+#include <map>
 #include <unordered_map>
 
 namespace diji {
@@ -74,6 +75,25 @@ Result<HostTensor> fold(const Known& known, const Node& node, const Values& inpu
   return std::move(outputs[0]);
 }
 
+// The branch that is known to be taken, in place of its conditional. Not where sizes of results are symbols
+// of the conditional, and no body that binds symbols: it may stand in several places.
+std::optional<Values> taken_branch(const Graph& graph, Builder& builder, const Node& node,
+                                   const Values& inputs) {
+  auto condition = contents_of(graph, node.inputs[0]);
+  if (!condition) condition = contents_of(builder.graph(), inputs[0]);  // folded just before
+  if (!condition || !(*condition)[0].constant() || !symbols_bound_by(node).empty()) return std::nullopt;
+  const Graph& body = *node.bodies[(*condition)[0].is(0) ? 1 : 0];
+  const auto binds = [](const Node& inner) { return has_bodies(inner) || !symbols_bound_by(inner).empty(); };
+  if (std::ranges::any_of(body.nodes(), binds)) return std::nullopt;
+  return inline_body(builder, body, Values(inputs.begin() + 1, inputs.end()));
+}
+
+// What becomes a constant or sizes nowhere: it has several results, or a run tells its sizes.
+bool never_folds(Primitive primitive) {
+  return primitive == Primitive::fusion || primitive == Primitive::conditional ||
+         primitive == Primitive::loop || primitive == Primitive::observe || primitive == Primitive::compact;
+}
+
 bool all_known(const Shape& contents) {
   return std::ranges::all_of(contents, [](const Dim& element) { return element.constant().has_value(); });
 }
@@ -118,10 +138,8 @@ Result<Graph> fold_constants(const Graph& graph, const PassOptions&) {
   return rewrite(graph, [&](Builder& builder, const Node& node, Values& inputs) -> std::optional<Values> {
     if (!known) known.emplace(builder.graph());
     const auto primitive = primitive_of(node.op);
-    if (!primitive || stands_alone(*primitive)) {
-      const bool sizes = primitive == Primitive::dims && graph.value(node.outputs[0]).contents;
-      return sizes ? fold_contents(builder, *primitive, graph.value(node.outputs[0])) : std::nullopt;
-    }
+    if (primitive == Primitive::conditional) return taken_branch(graph, builder, node, inputs);
+    if (!primitive || never_folds(*primitive)) return std::nullopt;
     const Value& value = graph.value(node.outputs[0]);
     const bool all_constant = known->all(inputs);
     if (coordinates[static_cast<std::size_t>(&node - graph.nodes().data())]) {
@@ -178,20 +196,66 @@ Result<Graph> merge_common(const Graph& graph, const PassOptions&) {
   });
 }
 
+namespace {
+
+// Names of symbols that something mentions.
+class Mentions {
+ public:
+  void shape(const Shape& shape) {
+    for (const Dim& dim : shape) {
+      if (!dim.constant()) names_.merge(dim.symbols());
+    }
+  }
+  void node(const Graph& graph, const Node& node) {
+    const auto& items = node.attributes.items();
+    for (const auto& [name, attribute] : items) {
+      if (const Shape* dims = std::get_if<Shape>(&attribute); dims != nullptr && name != "symbols")
+        shape(*dims);
+    }
+    for (const ValueId id : node.outputs) shape(graph.type(id).shape);
+    for (const auto& body : node.bodies) whole(*body);
+  }
+  void constraints(const Graph& graph) {
+    for (const Constraint& c : graph.constraints()) shape({c.left, c.right});
+  }
+  bool any(const Shape& symbols) const {
+    return std::ranges::any_of(symbols, [&](const Dim& s) { return names_.contains(*s.symbol_name()); });
+  }
+
+ private:
+  void whole(const Graph& body) {
+    for (const Value& value : body.values()) shape(value.type.shape);
+    for (const Node& inner : body.nodes()) node(body, inner);
+    constraints(body);
+  }
+  std::map<std::string, Bounds, std::less<>> names_;
+};
+
+}  // namespace
+
 Result<Graph> remove_dead(const Graph& graph, const PassOptions&) {
-  std::vector<bool> live(graph.values().size(), false);
+  std::vector<bool> live(graph.values().size(), false), kept(graph.nodes().size(), false);
   const auto mark = [&](ValueId id) {
     if (id != ValueId::none) live[static_cast<std::size_t>(id)] = true;
   };
-  const auto needed = [&](const Node& node) {
-    return std::ranges::any_of(node.outputs, [&](ValueId id) { return live[static_cast<std::size_t>(id)]; });
-  };
+  const bool told_by_run =
+      std::ranges::any_of(graph.nodes(), [](const Node& node) { return !symbols_bound_by(node).empty(); });
+  Mentions mentions;
+  mentions.constraints(graph);
   for (const Port& port : graph.outputs()) mark(port.value);
   for (std::size_t i = graph.nodes().size(); i-- > 0;) {
-    if (needed(graph.nodes()[i])) std::ranges::for_each(graph.nodes()[i].inputs, mark);
+    const Node& node = graph.nodes()[i];
+    kept[i] =
+        std::ranges::any_of(node.outputs, [&](ValueId id) { return live[static_cast<std::size_t>(id)]; }) ||
+        (told_by_run && mentions.any(symbols_bound_by(node)));
+    if (!kept[i]) continue;
+    std::ranges::for_each(node.inputs, mark);
+    if (told_by_run) mentions.node(graph, node);
   }
   const auto copy = [](Builder&, const Node&, Values&) -> std::optional<Values> { return std::nullopt; };
-  return rewrite(graph, copy, needed);
+  return rewrite(graph, copy, [&](const Node& node) {
+    return static_cast<bool>(kept[static_cast<std::size_t>(&node - graph.nodes().data())]);
+  });
 }
 
 }  // namespace diji

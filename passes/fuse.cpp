@@ -84,6 +84,7 @@ class Fuser {
     stands_alone_.assign(graph_.nodes().size(), false);
     for (std::size_t i = 0; i < graph_.nodes().size(); ++i) {
       for (const ValueId id : node(i).inputs) {
+        if (id == ValueId::none) continue;
         const NodeId producer = graph_.value(id).producer;
         if (producer != NodeId::none) readers_[static_cast<std::size_t>(producer)].insert(i);
       }
@@ -97,7 +98,7 @@ class Fuser {
   // Where node i is computed: in the groups of its readers where that is allowed, else in a group of its own.
   void assign(std::size_t i) {
     const auto which = primitive_of(node(i).op);
-    if (!which || stands_alone(*which)) {
+    if (!which || diji::stands_alone(*which)) {
       stands_alone_[i] = true;
       return;
     }
@@ -151,7 +152,10 @@ class Fuser {
     Group& group = groups_[index];
     const bool root = is_root(primitive(i));
     if (group.nodes.size() >= kNodesMax || (root && group.root)) return false;
-    if (root && disabled("fuse_epilogue")) return false;
+    // How much a compact has is known only after its kernel; the parts of a concatenation are written one by
+    // one.
+    const bool no_epilogue = primitive(i) == Primitive::concatenate || primitive(i) == Primitive::compact;
+    if (root && (disabled("fuse_epilogue") || no_epilogue)) return false;
     if (!root && disabled(group.root ? "fuse_prologue" : "fuse_elementwise")) return false;
     if (coordinates_[i] && disabled("fuse_coordinates")) return false;
     if (primitive(i) == Primitive::gather && disabled("fuse_gather")) return false;

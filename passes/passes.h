@@ -19,13 +19,13 @@ struct PassOptions {
 /// Composed operators to primitives. Errors: operators whose kind is not built yet, by name.
 Result<Graph> decompose(const Graph& graph, const PassOptions& options);
 /// Nodes whose operands are constants become constants (typed interpreter), within a size budget; integer
-/// tensors known as expressions of sizes become prim.dims.
+/// tensors known as expressions of sizes become prim.dims; a conditional whose branch is known becomes it.
 Result<Graph> fold_constants(const Graph& graph, const PassOptions& options);
 /// The named local rules (see rules()) until none applies.
 Result<Graph> simplify(const Graph& graph, const PassOptions& options);
 /// Equal nodes (operator, operands, attributes) merge; equal constants too.
 Result<Graph> merge_common(const Graph& graph, const PassOptions& options);
-/// Nodes that no output needs go away.
+/// Nodes that no output needs go away; one whose sizes (symbols_bound_by) something needs stays.
 Result<Graph> remove_dead(const Graph& graph, const PassOptions& options);
 /// Groups that become one kernel each: element-wise chains and views, with a reduction, dot product or
 /// convolution at the root and element-wise work behind it.
@@ -35,6 +35,8 @@ struct PassEntry {
   std::string_view name;
   Result<Graph> (*run)(const Graph& graph, const PassOptions& options);
 };
+/// One pass over a graph and the bodies of its conditionals and loops.
+Result<Graph> run_pass(const PassEntry& pass, const Graph& graph, const PassOptions& options);
 /// The pipeline in order.
 std::span<const PassEntry> pipeline();
 Result<Graph> run_pipeline(Graph graph, const PassOptions& options);

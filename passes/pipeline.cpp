@@ -2,6 +2,7 @@
 #include "graph/text.h"
 #include "graph/verify.h"
 #include "passes/passes.h"
+#include "passes/rewriter.h"
 
 #include <cstdio>
 
@@ -17,9 +18,15 @@ constexpr PassEntry kPipeline[] = {
 
 std::span<const PassEntry> pipeline() { return kPipeline; }
 
+Result<Graph> run_pass(const PassEntry& pass, const Graph& graph, const PassOptions& options) {
+  // The graph first: what it makes may have bodies too.
+  const Graph changed = TRY(pass.run(graph, options));
+  return rewrite_bodies(changed, [&](const Graph& body) { return run_pass(pass, body, options); });
+}
+
 Result<Graph> run_pipeline(Graph graph, const PassOptions& options) {
   for (const PassEntry& pass : kPipeline) {
-    graph = TRY(pass.run(graph, options));
+    graph = TRY(run_pass(pass, graph, options));
     if (options.verify_each) {
       if (auto verified = verify(graph); !verified)
         return in_context(fmt::format("after pass {}", pass.name), std::move(verified).error());

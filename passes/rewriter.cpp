@@ -1,6 +1,12 @@
 // The walk that every rebuilding pass shares.
 #include "passes/rewriter.h"
 
+#include "graph/primitives.h"
+
+#include <algorithm>
+#include <map>
+#include <memory>
+
 namespace diji {
 
 Values ValueMap::of(const Values& old) const {
@@ -21,10 +27,54 @@ Values copy_node(Builder& builder, const Graph& graph, const Node& node, const V
   return builder.graph().add_node(std::move(copy), std::move(types), std::move(contents)).outputs;
 }
 
+bool has_bodies(const Node& node) {
+  const auto primitive = primitive_of(node.op);
+  return primitive == Primitive::conditional || primitive == Primitive::loop;
+}
+
+Result<Graph> rewrite_bodies(const Graph& graph, const std::function<Result<Graph>(const Graph&)>& change) {
+  if (std::ranges::none_of(graph.nodes(), has_bodies)) return graph;
+  std::map<const Graph*, std::shared_ptr<const Graph>> changed;
+  for (const Node& node : graph.nodes()) {
+    if (!has_bodies(node)) continue;
+    for (const auto& body : node.bodies) {
+      if (changed.contains(body.get())) continue;
+      auto fresh = change(*body);
+      if (!fresh) {
+        return in_context(node.name.empty() ? node.op->name : std::string_view(node.name),
+                          std::move(fresh).error());
+      }
+      changed.emplace(body.get(), std::make_shared<const Graph>(std::move(*fresh)));
+    }
+  }
+  return rewrite(graph, [&](Builder& builder, const Node& node, Values& inputs) -> std::optional<Values> {
+    if (!has_bodies(node)) return std::nullopt;
+    Node copy = node;
+    for (auto& body : copy.bodies) body = changed.at(body.get());
+    return copy_node(builder, graph, copy, inputs);
+  });
+}
+
+Values inline_body(Builder& builder, const Graph& body, const Values& inputs) {
+  ValueMap map(body.values().size());
+  for (std::size_t i = 0; i < inputs.size(); ++i) map.set(body.inputs()[i].value, inputs[i]);
+  for (std::size_t i = 0; i < body.values().size(); ++i) {
+    if (const auto& constant = body.values()[i].constant)
+      map.set(static_cast<ValueId>(i), builder.graph().add_constant(constant));
+  }
+  for (const Constraint& constraint : body.constraints()) builder.graph().require(constraint);
+  for (const Node& node : body.nodes()) {
+    const Values results = copy_node(builder, body, node, map.of(node.inputs));
+    for (std::size_t i = 0; i < results.size(); ++i) map.set(node.outputs[i], results[i]);
+  }
+  Values outputs;
+  for (const Port& port : body.outputs()) outputs.push_back(map[port.value]);
+  return outputs;
+}
+
 Result<Graph> rewrite(const Graph& graph, const NodeRule& rule,
                       const std::function<bool(const Node&)>& wanted) {
-  Graph result;
-  result.name = graph.name;
+  Graph result = graph.successor();
   ValueMap map(graph.values().size());
   for (const Port& port : graph.inputs()) {
     map.set(port.value, result.add_input(port.name, graph.type(port.value)));

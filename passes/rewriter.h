@@ -30,6 +30,16 @@ Values copy_node(Builder& builder, const Graph& graph, const Node& node, const V
 /// are already mapped, and a rule may change them before the copy.
 using NodeRule = std::function<std::optional<Values>(Builder& builder, const Node& node, Values& inputs)>;
 
+/// Whether the runtime runs the node's bodies: a conditional or a loop.
+bool has_bodies(const Node& node);
+
+/// The graph with every body of its conditionals and loops replaced; equal bodies stay one.
+Result<Graph> rewrite_bodies(const Graph& graph, const std::function<Result<Graph>(const Graph&)>& change);
+
+/// The nodes of `body` behind those of the builder's graph, with `inputs` for its inputs. Returns its
+/// outputs.
+Values inline_body(Builder& builder, const Graph& body, const Values& inputs);
+
 /// A new graph with the same ports, assumptions and name, every node through `rule` except those that
 /// `wanted` leaves out. Constants are taken over when read.
 Result<Graph> rewrite(const Graph& graph, const NodeRule& rule,

@@ -138,7 +138,7 @@ Result<Graph> simplify(const Graph& graph, const PassOptions& options) {
     result =
         TRY(rewrite(result, [&](Builder& builder, const Node& node, Values& inputs) -> std::optional<Values> {
           const auto primitive = primitive_of(node.op);
-          if (!primitive || *primitive == Primitive::fusion) return std::nullopt;
+          if (!primitive || stands_alone(*primitive)) return std::nullopt;
           for (const Rule& rule : kRules) {
             if (options.disabled_rules.contains(rule.name)) continue;
             if (const auto replaced = rule.apply(builder, *primitive, node, inputs)) {

@@ -5,6 +5,7 @@
 #include "runtime/compile_cache.h"
 #include "runtime/executable.h"
 
+#include <map>
 #include <memory>
 
 namespace diji {
@@ -33,6 +34,16 @@ class KernelBuilder {
   std::vector<Wanted> wanted_;
   int compiled_ = 0;
 };
+
+/// What programs of one executable share while it is compiled.
+struct CompiledBodies {
+  std::map<const Graph*, std::size_t> programs;
+  std::map<const HostTensor*, diji_place> constants;
+};
+/// The number of the program for a graph after the passes; bodies in it are compiled too. The first one is
+/// the model.
+Result<std::size_t> compile_body(Executable& executable, KernelBuilder& kernels, CompiledBodies& bodies,
+                                 const std::shared_ptr<const Graph>& graph);
 
 DeviceTraits traits_of(const Device& device);
 

@@ -1,13 +1,14 @@
 // Operators on a device against the interpreter.
 #include "runtime/conformance.h"
 
-#include "graph/bind.h"
 #include "graph/builder.h"
 #include "graph/error_bound.h"
 #include "graph/interpreter.h"
 #include "runtime/compiler.h"
 
 #include <cmath>
+#include <map>
+#include <utility>
 
 namespace diji {
 namespace {
@@ -87,6 +88,14 @@ Graph graph_of(const OpDef& op, const Sample& sample, Sizes sizes, std::vector<H
   return graph;
 }
 
+// Of two, what is worse of each; the first problem stays.
+void merge_into(Comparison& worst, Comparison one) {
+  if (worst.ok && !one.ok) worst.problem = std::move(one.problem);
+  worst.ok &= one.ok;
+  worst.worst_ulp = std::max(worst.worst_ulp, one.worst_ulp);
+  worst.worst_share = std::max(worst.worst_share, one.worst_share);
+}
+
 Result<Comparison> run_sample(Device& device, CompileCache& cache, const OpDef& op, const Sample& sample,
                               Sizes sizes) {
   std::vector<HostTensor> fed;
@@ -98,14 +107,8 @@ Result<Comparison> run_sample(Device& device, CompileCache& cache, const OpDef& 
   const auto context = TRY(ExecutionContext::create(executable, device.default_pool()));
   const auto got = TRY(context->run(fed));
   Comparison worst;
-  for (std::size_t i = 0; i < got.size(); ++i) {
-    Comparison one = compare_with_truth(got[i], truth[i].value, truth[i].bound);
-    one.worst_ulp = std::max(one.worst_ulp, worst.worst_ulp);
-    one.worst_share = std::max(one.worst_share, worst.worst_share);
-    if (!worst.ok) one.problem = worst.problem;
-    one.ok &= worst.ok;
-    worst = std::move(one);
-  }
+  for (std::size_t i = 0; i < got.size(); ++i)
+    merge_into(worst, compare_with_truth(got[i], truth[i].value, truth[i].bound));
   return worst;
 }
 
@@ -141,35 +144,39 @@ Comparison compare_with_truth(const HostTensor& got, const HostTensor& truth, co
   return result;
 }
 
+namespace {
+
+// What the kernel made of the very inputs it had.
+Result<Comparison> check_kernel(const Node& node, const Observation& seen) {
+  std::vector<HostTensor> captures;
+  for (const ValueId id : node.inputs) captures.push_back(TRY(seen.read(id)));
+  const HostTensor got = TRY(seen.read(node.outputs[0]));
+  const auto truth = TRY(interpret_with_bounds(*node.bodies[0], captures, seen.bindings));
+  return compare_with_truth(got, truth[0].value, truth[0].bound);
+}
+
+}  // namespace
+
 Result<std::vector<KernelCheck>> verify_kernels(std::shared_ptr<const Executable> executable,
                                                 std::span<const HostTensor> inputs) {
-  const Graph& graph = executable->graph;
   const auto context = TRY(ExecutionContext::create(executable, executable->device->default_pool()));
-  std::vector<HostTensor> values(graph.values().size());
-  const auto at = [&](ValueId id) -> HostTensor& { return values[static_cast<std::size_t>(id)]; };
-  for (std::size_t i = 0; i < inputs.size(); ++i) at(graph.inputs()[i].value) = inputs[i];
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    if (graph.values()[i].constant != nullptr) values[i] = *graph.values()[i].constant;
-  }
-  TRY(context->run(inputs, {.observer = [&](ValueId id, HostTensor tensor) { at(id) = std::move(tensor); }}));
-  std::vector<StaticShape> shapes;
-  for (const HostTensor& input : inputs) shapes.push_back(input.shape());
-  const Bindings bindings = TRY(bind_symbols(graph, shapes));
   std::vector<KernelCheck> checks;
-  for (const Node& node : graph.nodes()) {
-    if (primitive_of(node.op) == Primitive::reshape) {
-      at(node.outputs[0]) =
-          at(node.inputs[0]).reshaped(TRY(evaluate(graph.type(node.outputs[0]).shape, bindings)));
+  std::map<std::pair<std::size_t, NodeId>, std::size_t> known;
+  const auto observer = [&](const Observation& seen) -> Result<void> {
+    const Graph& graph = *executable->programs[seen.program].graph;
+    const NodeId id = graph.value(seen.step.value).producer;
+    const Node& node = graph.node(id);
+    if (!seen.complete || primitive_of(node.op) != Primitive::fusion) return {};
+    const auto [entry, first] = known.emplace(std::pair(seen.program, id), checks.size());
+    if (first) {
+      const auto& nodes = node.bodies[0]->nodes();
+      checks.push_back({std::string(nodes.empty() ? "copy" : nodes.back().op->name), {}});
     }
-    if (primitive_of(node.op) != Primitive::fusion) continue;
-    std::vector<HostTensor> captures;
-    for (const ValueId id : node.inputs) captures.push_back(at(id));
-    const auto truth = TRY(interpret_with_bounds(*node.bodies[0], captures));
-    checks.push_back(
-        {fmt::format("{}",
-                     node.bodies[0]->nodes().empty() ? "copy" : node.bodies[0]->nodes().back().op->name),
-         compare_with_truth(at(node.outputs[0]), truth[0].value, truth[0].bound)});
-  }
+    // A kernel of a loop's body is checked in every iteration.
+    merge_into(checks[entry->second].comparison, TRY(check_kernel(node, seen)));
+    return {};
+  };
+  TRY(context->run(inputs, {.observer = observer}));
   return checks;
 }
 

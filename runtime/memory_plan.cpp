@@ -1,32 +1,34 @@
-// The arena: where each storage lies, for one set of sizes.
+// Where storages lie in one buffer, for one set of sizes.
 #include "base/checked.h"
-#include "runtime/executable.h"
+#include "runtime/program.h"
 
 #include <algorithm>
 #include <numeric>
 
 namespace diji {
 
-Result<MemoryPlan> plan_memory(const Executable& executable, const Bindings& bindings,
-                               std::uint64_t alignment) {
-  const auto& storages = executable.storages;
-  MemoryPlan plan{.offsets = std::vector<std::uint64_t>(storages.size(), 0)};
-  std::vector<std::uint64_t> sizes(storages.size(), 0);
-  std::vector<std::size_t> order;
-  for (std::size_t i = 0; i < storages.size(); ++i) {
-    if (storages[i].constant) continue;
-    const auto bytes = static_cast<std::uint64_t>(TRY(storages[i].bytes.evaluate(bindings)));
-    sizes[i] = (std::max<std::uint64_t>(bytes, 1) + alignment - 1) / alignment * alignment;
-    order.push_back(i);
+Result<MemoryPlan> plan_memory(std::span<const Storage> storages, std::span<const std::size_t> which,
+                               const Bindings& bindings, std::uint64_t alignment) {
+  MemoryPlan plan{.offsets = std::vector<std::uint64_t>(which.size(), 0)};
+  std::vector<std::uint64_t> sizes(which.size(), 0);
+  for (std::size_t i = 0; i < which.size(); ++i) {
+    const std::int64_t bytes = TRY(storages[which[i]].bytes.evaluate(bindings));
+    if (bytes < 0) return fail(ErrorCode::mismatch, "a size is negative: {} bytes", bytes);
+    sizes[i] = (static_cast<std::uint64_t>(std::max<std::int64_t>(bytes, 1)) + alignment - 1) / alignment *
+               alignment;
   }
+  std::vector<std::size_t> order(which.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
   std::ranges::sort(order, [&](std::size_t a, std::size_t b) {
     return sizes[a] != sizes[b] ? sizes[a] > sizes[b] : a < b;
   });
   std::vector<std::size_t> placed;
   for (const std::size_t i : order) {
-    const auto lives_with = [&](std::size_t other) {
-      return storages[other].first_step <= storages[i].last_step &&
-             storages[i].first_step <= storages[other].last_step;
+    const Storage& storage = storages[which[i]];
+    const auto lives_with = [&](std::size_t index) {
+      const Storage& other = storages[which[index]];
+      const bool both_kept = storage.home == Storage::Home::kept && other.home == Storage::Home::kept;
+      return both_kept || (other.first_step <= storage.last_step && storage.first_step <= other.last_step);
     };
     std::vector<std::size_t> neighbours;
     std::ranges::copy_if(placed, std::back_inserter(neighbours), lives_with);

@@ -26,8 +26,9 @@ Result<Graph> read_model(const std::filesystem::path& path, const SessionOptions
     }
     return parsed;
   }
-  ImportedModel model =
-      TRY(read_onnx(path, {.fixed_dims = options.fixed_dims, .constants = options.constants}));
+  ImportedModel model = TRY(read_onnx(
+      path,
+      {.fixed_dims = options.fixed_dims, .constants = options.constants, .overrides = options.overrides}));
   return std::move(model.graph);
 }
 
@@ -46,11 +47,11 @@ std::vector<bool> known_values(const Graph& graph) {
   return known;
 }
 
-Coverage coverage_of(const Graph& graph) {
-  Coverage coverage;
+void count_nodes(const Graph& graph, Coverage& coverage) {
   const std::vector<bool> known = known_values(graph);
   for (const Node& node : graph.nodes()) {
     const bool folded =
+        symbols_bound_by(node).empty() &&
         std::ranges::all_of(node.outputs, [&](ValueId id) { return known[static_cast<std::size_t>(id)]; });
     (folded ? coverage.folded : coverage.generated) += 1;
     const std::string_view how = folded ? "folded" : "generated";
@@ -59,13 +60,20 @@ Coverage coverage_of(const Graph& graph) {
     if (row != coverage.rows.end()) {
       ++row->count;
     } else {
-      coverage.rows.push_back(
-          {.op = std::string(node.op->name),
-           .how = std::string(how),
-           .count = 1,
-           .reason = folded ? "known when the model is loaded" : "kernel from the primitives"});
+      const std::string_view generated =
+          node.bodies.empty() ? "kernel from the primitives" : "the runtime runs its bodies";
+      coverage.rows.push_back({.op = std::string(node.op->name),
+                               .how = std::string(how),
+                               .count = 1,
+                               .reason = std::string(folded ? "known when the model is loaded" : generated)});
     }
+    for (const auto& body : node.bodies) count_nodes(*body, coverage);
   }
+}
+
+Coverage coverage_of(const Graph& graph) {
+  Coverage coverage;
+  count_nodes(graph, coverage);
   std::ranges::sort(coverage.rows, [](const CoverageRow& a, const CoverageRow& b) {
     return std::tie(a.op, a.how) < std::tie(b.op, b.how);
   });

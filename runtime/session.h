@@ -19,6 +19,7 @@ struct SessionOptions {
   std::uint64_t memory_limit_bytes = 0;            ///< of the model's own pool
   std::map<std::string, std::int64_t> fixed_dims;  ///< symbol to size: baked in
   std::map<std::string, HostTensor> constants;     ///< inputs that become part of the model
+  std::map<std::string, HostTensor> overrides;     ///< in place of defaults; other names are left alone
   PassOptions passes;
 };
 
@@ -48,7 +49,7 @@ class Session {
   /// A graph made by a program.
   static Result<std::unique_ptr<Session>> of(DeviceList& devices, Graph graph, const SessionOptions& options);
 
-  const Graph& graph() const { return executable_->graph; }  ///< compiled; ports and types are the model's
+  const Graph& graph() const { return executable_->graph(); }  ///< compiled; ports and types are the model's
   const Executable& executable() const { return *executable_; }
   const Coverage& coverage() const { return coverage_; }
   Device& device() const { return *executable_->device; }

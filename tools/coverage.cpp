@@ -1,4 +1,5 @@
 // `diji coverage`: how each operator of a model runs, by count and by time.
+#include "formats/onnx/import.h"
 #include "tools/json.h"
 #include "tools/model_options.h"
 #include "tools/output.h"
@@ -26,6 +27,9 @@ struct ModelCoverage {
   std::string no_time;     ///< why there are no times
   std::string not_finite;  ///< with --strict
   double fallback = 0;     ///< share of operators on the host
+  // Of a model with operators that diji does not have:
+  std::vector<OperatorUse> uses;
+  std::string refusal;
 };
 
 Result<void> measure(Session& session, const ModelOptions& options, ModelCoverage& result) {
@@ -43,8 +47,18 @@ Result<void> measure(Session& session, const ModelOptions& options, ModelCoverag
   return {};
 }
 
+// What a refused model needs, where operators are the reason.
+Result<ModelCoverage> survey(const std::string& model, Error refusal) {
+  if (refusal.code != ErrorCode::unsupported) return std::unexpected(std::move(refusal));
+  auto uses = survey_onnx(model);
+  if (!uses || std::ranges::none_of(*uses, &OperatorUse::missing)) return std::unexpected(std::move(refusal));
+  return ModelCoverage{.model = model, .uses = *std::move(uses), .refusal = std::move(refusal.message)};
+}
+
 Result<ModelCoverage> cover(DeviceList& devices, const std::string& model, const ModelOptions& options) {
-  const auto session = TRY(Session::open(devices, model, options.session));
+  auto opened = Session::open(devices, model, options.session);
+  if (!opened) return survey(model, std::move(opened).error());
+  const auto session = *std::move(opened);
   ModelCoverage result{.model = model, .coverage = session->coverage()};
   const Coverage& coverage = result.coverage;
   const int count = coverage.native + coverage.generated + coverage.host + coverage.folded;
@@ -56,7 +70,28 @@ Result<ModelCoverage> cover(DeviceList& devices, const std::string& model, const
   return result;
 }
 
+std::string_view how_of(const OperatorUse& use) { return use.missing ? "missing" : "known"; }
+
+Json json_of_refused(const ModelCoverage& model) {
+  Json rows = Json::array();
+  for (const OperatorUse& use : model.uses) {
+    rows.push_back(
+        {{"op", use.type}, {"how", std::string(how_of(use))}, {"count", use.count}, {"reason", use.hint}});
+  }
+  return {{"model", model.model}, {"refused", model.refusal}, {"rows", rows}};
+}
+
+void print_refused(const ModelCoverage& model) {
+  print("{}: not every operator is built yet\n", model.model);
+  Table table({"operator", ">count", "how", "reason"});
+  for (const OperatorUse& use : model.uses) {
+    table.add({use.type, fmt::format("{}", use.count), std::string(how_of(use)), use.hint});
+  }
+  table.print();
+}
+
 Json json_of(const ModelCoverage& model) {
+  if (!model.refusal.empty()) return json_of_refused(model);
   const Coverage& coverage = model.coverage;
   const Json time = model.no_time.empty() ? Json(model.device_ms) : Json();
   const Json none = model.no_time.empty() ? Json(0.0) : Json();
@@ -87,6 +122,7 @@ void print_document(const std::vector<ModelCoverage>& models) {
 }
 
 void print_text(const ModelCoverage& model, bool verbose) {
+  if (!model.refusal.empty()) return print_refused(model);
   print("{}: {}\n", model.model, model.coverage.line());
   Table table({"operator", ">count", "how", "reason"});
   for (const CoverageRow& row : model.coverage.rows) {
@@ -133,6 +169,11 @@ Result<int> run(Context& context, const Arguments& arguments) {
                   100 * model.fallback, 100 * fallback_max);
       code = kAnswerIsNo;
     }
+  }
+  for (const ModelCoverage& model : models) {
+    if (model.refusal.empty()) continue;
+    print_aside("diji: {}\n", model.refusal);
+    code = exit_code(ErrorCode::unsupported);
   }
   return code;
 }

@@ -64,16 +64,14 @@ std::string first_culprit(Session& session, const std::map<std::string, HostTens
   for (const auto& [name, tensor] : inputs) {
     if (not_finite_element(tensor)) return fmt::format("; input '{}' holds one already", name);
   }
-  std::optional<ValueId> first;
-  const auto look = [&](ValueId value, const HostTensor& tensor) {
-    if (!first && not_finite_element(tensor)) first = value;
+  std::string first;
+  const auto look = [&](const Observation& seen) -> Result<void> {
+    if (!first.empty()) return {};
+    if (not_finite_element(TRY(seen.read(seen.step.value)))) first = seen.step.operators;
+    return {};
   };
-  if (!session.run(inputs, nullptr, {.observer = look}) || !first) return "";
-  for (const Segment& segment : session.executable().segments) {
-    const auto step = std::ranges::find(segment.steps, *first, &Step::value);
-    if (step != segment.steps.end()) return fmt::format("; the first one comes from: {}", step->operators);
-  }
-  return "";
+  if (!session.run(inputs, nullptr, {.observer = look}) || first.empty()) return "";
+  return fmt::format("; the first one comes from: {}", first);
 }
 
 }  // namespace

@@ -203,8 +203,9 @@ void print_verbose(Session& session, const Outcome& outcome) {
 }
 
 Result<int> run(Context& context, const Arguments& arguments) {
-  const RunRequest options = TRY(options_from(context, arguments));
+  RunRequest options = TRY(options_from(context, arguments));
   DeviceList* devices = TRY(context.devices(arguments));
+  options.model.session.overrides = TRY(take_overrides(arguments.operands()[0], options.inputs));
   const auto start = Clock::now();
   const auto session = TRY(Session::open(*devices, arguments.operands()[0], options.model.session));
   Outcome outcome;
@@ -229,6 +230,10 @@ Result<int> run(Context& context, const Arguments& arguments) {
   } else {
     print("model     {} on {}\n", arguments.operands()[0], session->device().name());
     print_inputs(session->graph(), inputs, options.inputs);
+    for (const auto& [name, tensor] : options.model.session.overrides) {
+      print("weight    {} {}{} (given, in place of its default)\n", name, name_of(tensor.dtype()),
+            text_of(tensor.shape()));
+    }
     print_outcome(*session, outcome);
     if (options.model.verbose) print_verbose(*session, outcome);
   }

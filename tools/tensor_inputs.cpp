@@ -1,6 +1,7 @@
 // Where inputs come from, and which sizes made-up ones have.
 #include "tools/tensor_inputs.h"
 
+#include "formats/onnx/import.h"
 #include "tools/arguments.h"
 
 #include <algorithm>
@@ -119,12 +120,43 @@ Result<std::vector<InputSource>> parse_inputs(const std::vector<std::string>& wo
   return sources;
 }
 
+Result<NamedTensors> take_overrides(const std::filesystem::path& model, InputOptions& options) {
+  NamedTensors overrides;
+  if (model.extension() != ".onnx" || (options.sources.empty() && options.data_folder.empty()))
+    return overrides;
+  const std::vector<std::string> defaulted = TRY(defaulted_inputs_of(model));
+  const auto has_default = [&](const std::string& name) {
+    return std::ranges::find(defaulted, name) != defaulted.end();
+  };
+  if (!options.data_folder.empty() && !defaulted.empty()) {
+    for (NamedTensor& tensor : TRY(read_numbered(options.data_folder, "input"))) {
+      if (!has_default(tensor.name)) continue;
+      options.taken.push_back(tensor.name);
+      overrides.insert_or_assign(tensor.name, std::move(tensor.tensor));
+    }
+  }
+  for (const InputSource& source : options.sources) {
+    if (!has_default(source.name)) continue;
+    if (source.kind != InputSource::Kind::file) {
+      return fail(ErrorCode::usage, "--input {}: it has a default in the model, which only a file replaces",
+                  source.name);
+    }
+    overrides.insert_or_assign(source.name, TRY(read_tensor_file(source.file)));
+  }
+  std::erase_if(options.sources, [&](const InputSource& source) { return has_default(source.name); });
+  return overrides;
+}
+
 Result<NamedTensors> make_inputs(const Graph& graph, const InputOptions& options) {
   TRY(check_names(graph, options));
   NamedTensors tensors;
   if (!options.data_folder.empty()) {
     TRY(check_data_folder(options.data_folder));
-    tensors = by_name(TRY(read_numbered(options.data_folder, "input")), graph.inputs());
+    auto numbered = TRY(read_numbered(options.data_folder, "input"));
+    std::erase_if(numbered, [&](const NamedTensor& tensor) {
+      return std::ranges::find(options.taken, tensor.name) != options.taken.end();
+    });
+    tensors = by_name(numbered, graph.inputs());
   }
   for (const InputSource& source : options.sources) {
     if (source.kind == InputSource::Kind::file) {

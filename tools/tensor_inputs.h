@@ -29,7 +29,12 @@ struct InputOptions {
   std::string data_folder;                   ///< holds input_0.pb, ...; "" for none
   std::map<std::string, std::int64_t> dims;  ///< sizes of made-up inputs; others are 1
   std::uint64_t seed = 1;
+  std::vector<std::string> taken;  ///< names in the data folder that went into the model already
 };
+
+/// What is given for weights that have a default in the file: taken out of `options`, for
+/// SessionOptions::overrides. Errors: those of the files, usage (only a file stands in for a default).
+Result<NamedTensors> take_overrides(const std::filesystem::path& model, InputOptions& options);
 
 /// Reads the files and makes up the rest; what is named nowhere is left out. Errors: those of the files, a
 /// name the model does not have (mismatch, usage for a size), with the nearest.

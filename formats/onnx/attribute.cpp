@@ -98,7 +98,7 @@ HostTensor reals_tensor(StaticShape shape, const Floats& values) {
 Result<Attributes> read_attributes(const NodeProto& node, const OpDef& op, Source& source) {
   Attributes attributes;
   for (const AttributeProto& attribute : node.attributes) {
-    if (attribute.reference) {
+    if (!attribute.reference.empty()) {
       return refuse(ErrorCode::malformed, node, attribute, source.file,
                     "refers to a function's, outside of any");
     }
@@ -144,7 +144,7 @@ Result<HostTensor> constant_value(const NodeProto& node, Source& source) {
     return refuse(ErrorCode::unsupported, node, attribute, source.file,
                   "is not built yet; value, value_float, value_floats, value_int and value_ints are");
   }
-  if (attribute.reference || attribute.type != kind->second) {
+  if (!attribute.reference.empty() || attribute.type != kind->second) {
     return refuse(ErrorCode::malformed, node, attribute, source.file, "is of type {}, a constant has {}",
                   type_name(attribute), kAttributeTypeNames[static_cast<std::size_t>(kind->second)]);
   }

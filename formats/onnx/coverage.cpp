@@ -1,11 +1,14 @@
 // Operator sets, versions and the list of what is missing.
 #include "formats/onnx/coverage.h"
 
+#include "formats/onnx/functions.h"
 #include "formats/onnx/names.h"
+#include "formats/onnx/special.h"
 #include "ops/catalog.h"
 
 #include <algorithm>
 #include <set>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -16,85 +19,118 @@ namespace {
 // Real models lack a dozen at most; a hostile one must not turn into an error of megabytes.
 constexpr std::size_t kNamedMax = 256;
 
-struct Missing {
-  std::int64_t count = 0;
-  std::int64_t offset = 0;  ///< of the first
-  std::string hint;
-};
+std::string hint_for(const NodeProto& node, const Record& record, const Opsets& opsets) {
+  if (record.op != nullptr) {
+    return fmt::format("in operator set {}; versions {} are understood", opsets.at(domain_of(node.domain)),
+                       fmt::join(record.op->onnx.versions, ", "));
+  }
+  std::vector<std::string> names;
+  for (const OpDef* op : catalog()) {
+    if (!op->onnx.type.empty()) names.emplace_back(op->onnx.type);
+  }
+  for (const std::string_view name : special_names()) names.emplace_back(name);
+  const std::string nearest = nearest_hint(type_of(node), names);
+  return nearest.empty() ? "" : nearest.substr(2);  // without "; "
+}
 
 class Survey {
  public:
-  Survey(const Model& model, const Opsets& opsets) : model_(model), opsets_(opsets) {
-    for (const FunctionProto& function : model.functions) {
-      functions_.emplace(domain_of(function.domain), function.name);
-    }
-  }
+  Survey(const Model& model, const FunctionTable& functions) : model_(model), functions_(functions) {}
 
-  Result<void> visit(const GraphProto& graph) {
+  Result<void> visit(const GraphProto& graph, const Opsets& opsets) {
     for (const NodeProto& node : graph.nodes) {
-      if (!opsets_.contains(domain_of(node.domain))) {
-        auto error = fail(ErrorCode::malformed, "the model imports no operator set of the domain '{}'",
-                          shown(node.domain.empty() ? "ai.onnx" : node.domain));
+      if (!opsets.contains(domain_of(node.domain))) {
+        auto error =
+            fail(ErrorCode::malformed, "{} imports no operator set of the domain '{}'",
+                 path_.empty() ? "the model" : fmt::format("the function '{}'", name_of(*path_.back())),
+                 shown(node.domain.empty() ? "ai.onnx" : node.domain));
         return at_node(model_.file, node, std::move(error).error());
       }
-      look_at(node);
-      for (const AttributeProto& attribute : node.attributes) {
-        const auto* body = std::get_if<std::shared_ptr<const GraphProto>>(&attribute.value);
-        if (body != nullptr) TRY(visit(**body));  // nesting is bounded by the parser
+      if (const FunctionProto* function = functions_.find(node)) {
+        TRY(enter(*function, node));
+      } else {
+        count(node, opsets);
       }
+      Result<void> inner;
+      for_each_graph(node, [&](const GraphProto& body) {
+        if (inner) inner = visit(body, opsets);  // nesting is bounded by the parser
+      });
+      TRY(inner);
     }
     return {};
   }
 
-  Result<void> report() const {
-    if (missing_.empty()) return {};
-    std::vector<std::string> lines, types;
-    std::int64_t first = missing_.begin()->second.offset;
-    for (const auto& [type, missing] : missing_) {
-      first = std::min(first, missing.offset);
-      if (lines.size() == kNamedMax) continue;
-      lines.push_back(fmt::format("{} x{}{}", type, missing.count, missing.hint));
-      types.push_back(type);
-    }
-    if (missing_.size() > kNamedMax) lines.push_back(fmt::format("{} more", missing_.size() - kNamedMax));
-    auto error = fail_at(ErrorCode::unsupported, model_.file, first, "{} operator{} not built yet: {}",
-                         missing_.size(), missing_.size() == 1 ? " is" : "s are", fmt::join(lines, ", "));
-    error.error().op = fmt::format("{}", fmt::join(types, ", "));
-    return error;
+  std::vector<OperatorUse> take() {
+    std::vector<OperatorUse> all;
+    for (auto& [type, use] : uses_) all.push_back(std::move(use));
+    return all;
   }
 
  private:
-  void look_at(const NodeProto& node) {
-    if (is_constant(node)) return;
-    const Record record = find_record(node, opsets_);
-    const bool is_function = functions_.contains({domain_of(node.domain), node.op_type});
-    if (record.op != nullptr && record.version > 0 && !is_function) return;
-    Missing& missing = missing_[type_of(node)];
-    if (missing.count++ > 0) return;
-    missing.offset = node.offset;
-    missing.hint =
-        is_function ? " (a function of this model; functions are not built yet)" : hint(node, record);
+  // Each body once, however often it is called.
+  Result<void> enter(const FunctionProto& function, const NodeProto& node) {
+    if (const auto again = std::ranges::find(path_, &function); again != path_.end()) {
+      std::vector<std::string> names;
+      for (auto step = again; step != path_.end(); ++step) names.push_back(name_of(**step));
+      names.push_back(name_of(function));
+      auto error = fail(ErrorCode::malformed, "the function '{}' calls itself: {}", name_of(function),
+                        fmt::join(names, " -> "));
+      return at_node(model_.file, node, std::move(error).error());
+    }
+    if (!seen_.insert(&function).second) return {};
+    if (path_.size() == kScopeDepthMax) {
+      auto error = fail(ErrorCode::unsupported, "functions call each other deeper than {}", kScopeDepthMax);
+      return at_node(model_.file, node, std::move(error).error());
+    }
+    const Opsets opsets = TRY(read_opsets(function, model_.file));
+    path_.push_back(&function);
+    TRY(visit(function.body, opsets));
+    path_.pop_back();
+    return {};
   }
 
-  std::string hint(const NodeProto& node, const Record& record) const {
-    if (record.op != nullptr) {
-      return fmt::format(" (in operator set {}; versions {} are understood)", opsets_.find("")->second,
-                         fmt::join(record.op->onnx.versions, ", "));
+  void count(const NodeProto& node, const Opsets& opsets) {
+    OperatorUse& use = uses_[type_of(node)];
+    const Record record = find_record(node, opsets);
+    const bool known = find_special(node) != nullptr || (record.op != nullptr && record.version > 0);
+    if (use.count++ == 0) {
+      use.type = type_of(node);
+      use.offset = node.offset;
     }
-    if (!domain_of(node.domain).empty()) return "";
-    std::vector<std::string> names;
-    for (const OpDef* op : catalog()) {
-      if (!op->onnx.type.empty()) names.emplace_back(op->onnx.type);
-    }
-    const std::string nearest = nearest_hint(node.op_type, names);
-    return nearest.empty() ? "" : fmt::format(" ({})", nearest.substr(2));
+    if (known || use.missing) return;
+    use.missing = true;  // in one of the operator sets at least
+    use.offset = node.offset;
+    use.hint = hint_for(node, record, opsets);
   }
 
   const Model& model_;
-  const Opsets& opsets_;
-  std::set<std::pair<std::string_view, std::string_view>> functions_;
-  std::map<std::string, Missing> missing_;
+  const FunctionTable& functions_;
+  std::map<std::string, OperatorUse> uses_;
+  std::set<const FunctionProto*> seen_;
+  std::vector<const FunctionProto*> path_;
 };
+
+Result<Opsets> collect_opsets(std::span<const OperatorSetId> list, std::string_view file) {
+  Opsets opsets;
+  for (const OperatorSetId& opset : list) {
+    const std::string_view domain = domain_of(opset.domain);
+    if (opset.version < 1) {
+      return fail_at(ErrorCode::malformed, file, opset.offset, "operator set '{}' has version {}",
+                     shown(domain), opset.version);
+    }
+    if (domain.empty() && opset.version > kOpsetKnownMax) {
+      return fail_at(ErrorCode::unsupported, file, opset.offset,
+                     "operator set {} of ai.onnx; versions up to {} are understood", opset.version,
+                     kOpsetKnownMax);
+    }
+    const auto [known, is_new] = opsets.emplace(domain, opset.version);
+    if (!is_new && known->second != opset.version) {
+      return fail_at(ErrorCode::malformed, file, opset.offset, "operator set '{}' has versions {} and {}",
+                     shown(domain.empty() ? "ai.onnx" : domain), known->second, opset.version);
+    }
+  }
+  return opsets;
+}
 
 }  // namespace
 
@@ -107,25 +143,7 @@ Result<Opsets> read_opsets(const Model& model) {
     return fail_at(ErrorCode::unsupported, model.file, 0, "IR version {}; versions up to {} are understood",
                    model.ir_version, kIrVersionMax);
   }
-  Opsets opsets;
-  for (const OperatorSetId& opset : model.opsets) {
-    const std::string_view domain = domain_of(opset.domain);
-    if (opset.version < 1) {
-      return fail_at(ErrorCode::malformed, model.file, opset.offset, "operator set '{}' has version {}",
-                     shown(domain), opset.version);
-    }
-    if (domain.empty() && opset.version > kOpsetKnownMax) {
-      return fail_at(ErrorCode::unsupported, model.file, opset.offset,
-                     "operator set {} of ai.onnx; versions up to {} are understood", opset.version,
-                     kOpsetKnownMax);
-    }
-    const auto [known, is_new] = opsets.emplace(domain, opset.version);
-    if (!is_new && known->second != opset.version) {
-      return fail_at(ErrorCode::malformed, model.file, opset.offset,
-                     "operator set '{}' has versions {} and {}", shown(domain.empty() ? "ai.onnx" : domain),
-                     known->second, opset.version);
-    }
-  }
+  Opsets opsets = TRY(collect_opsets(model.opsets, model.file));
   if (opsets.empty()) {
     if (model.ir_version >= kIrVersionWithOpsets) {
       return fail_at(ErrorCode::malformed, model.file, 0,
@@ -136,11 +154,16 @@ Result<Opsets> read_opsets(const Model& model) {
   return opsets;
 }
 
+Result<Opsets> read_opsets(const FunctionProto& function, std::string_view file) {
+  return collect_opsets(function.opsets, file);
+}
+
 Record find_record(const NodeProto& node, const Opsets& opsets) {
-  Record record;
-  if (!domain_of(node.domain).empty()) return record;
-  record.op = find_onnx(node.op_type);
-  const auto opset = opsets.find("");
+  const std::string_view domain = domain_of(node.domain);
+  const OpDef* op =
+      domain.empty() ? find_onnx(node.op_type) : find_onnx(fmt::format("{}.{}", domain, node.op_type));
+  Record record{.op = op};
+  const auto opset = opsets.find(domain);
   if (record.op == nullptr || opset == opsets.end()) return record;
   for (const std::int64_t version : record.op->onnx.versions) {
     if (version <= opset->second) record.version = std::max(record.version, version);
@@ -148,14 +171,32 @@ Record find_record(const NodeProto& node, const Opsets& opsets) {
   return record;
 }
 
-bool is_constant(const NodeProto& node) {
-  return domain_of(node.domain).empty() && node.op_type == "Constant";
+Result<std::vector<OperatorUse>> survey(const Model& model, const Opsets& opsets,
+                                        const FunctionTable& functions) {
+  Survey survey(model, functions);
+  TRY(survey.visit(model.graph, opsets));
+  return survey.take();
 }
 
-Result<void> refuse_unknown(const Model& model, const Opsets& opsets) {
-  Survey survey(model, opsets);
-  TRY(survey.visit(model.graph));
-  return survey.report();
+Result<void> refuse_missing(const std::vector<OperatorUse>& uses, std::string_view file) {
+  std::vector<std::string> lines, types;
+  std::int64_t first = -1;
+  std::size_t count = 0;
+  for (const OperatorUse& use : uses) {
+    if (!use.missing) continue;
+    ++count;
+    first = first < 0 ? use.offset : std::min(first, use.offset);
+    if (lines.size() == kNamedMax) continue;
+    lines.push_back(
+        fmt::format("{} x{}{}", use.type, use.count, use.hint.empty() ? "" : fmt::format(" ({})", use.hint)));
+    types.push_back(use.type);
+  }
+  if (count == 0) return {};
+  if (count > kNamedMax) lines.push_back(fmt::format("{} more", count - kNamedMax));
+  auto error = fail_at(ErrorCode::unsupported, file, first, "{} operator{} not built yet: {}", count,
+                       count == 1 ? " is" : "s are", fmt::join(lines, ", "));
+  error.error().op = fmt::format("{}", fmt::join(types, ", "));
+  return error;
 }
 
 }  // namespace diji::onnx

@@ -1,12 +1,14 @@
 // Which operators a model needs, and which of them the catalogue does not have.
 #pragma once
 
+#include "formats/onnx/import.h"
 #include "formats/onnx/proto.h"
 #include "graph/op_def.h"
 
 #include <cstdint>
 #include <map>
 #include <string_view>
+#include <vector>
 
 namespace diji::onnx {
 
@@ -16,6 +18,8 @@ using Opsets = std::map<std::string_view, std::int64_t>;
 /// Errors: no version at all, a version below 1, two for one domain, an IR version or operator set of ai.onnx
 /// that is too new.
 Result<Opsets> read_opsets(const Model& model);
+/// Those that decide the versions of a function's nodes.
+Result<Opsets> read_opsets(const FunctionProto& function, std::string_view file);
 
 /// The record and the largest schema version it understands within the operator set.
 struct Record {
@@ -24,11 +28,15 @@ struct Record {
 };
 Record find_record(const NodeProto& node, const Opsets& opsets);
 
-/// `Constant` of the default domain, which the importer handles itself.
-bool is_constant(const NodeProto& node);
+class FunctionTable;
 
-/// All operators that cannot be imported in one error, with counts: unknown ones (those within subgraphs too)
-/// with the nearest known name, functions of the model, versions that are not understood with those that are.
-Result<void> refuse_unknown(const Model& model, const Opsets& opsets);
+/// Each type of operator that the model's nodes have, within subgraphs and the bodies of functions that are
+/// called too. Errors (malformed): a domain without an operator set, functions that call themselves.
+Result<std::vector<OperatorUse>> survey(const Model& model, const Opsets& opsets,
+                                        const FunctionTable& functions);
+
+/// All operators that cannot be imported in one error, with counts: unknown ones with the nearest known name,
+/// versions that are not understood with those that are.
+Result<void> refuse_missing(const std::vector<OperatorUse>& uses, std::string_view file);
 
 }  // namespace diji::onnx

@@ -8,9 +8,9 @@
 #include "formats/onnx/digest.h"
 #include "formats/onnx/inputs.h"
 #include "formats/onnx/names.h"
+#include "formats/onnx/nodes.h"
 #include "formats/onnx/order.h"
 #include "formats/onnx/tensor.h"
-#include "graph/builder.h"
 
 #include <algorithm>
 #include <set>
@@ -23,22 +23,24 @@ namespace {
 class Importer {
  public:
   Importer(const Model& model, Source& source, const ImportOptions& options)
-      : model_(model), source_(source), options_(options), inputs_(model, options), builder_(result_.graph) {}
+      : model_(model), source_(source), options_(options), inputs_(model, options), body_(result_.graph) {}
 
   Result<ImportedModel> run() {
     opsets_ = TRY(read_opsets(model_));
     if (const auto opset = opsets_.find(""); opset != opsets_.end()) result_.opset = opset->second;
     TRY(read_facts());
+    const FunctionTable functions = TRY(FunctionTable::of(model_));
     const NodeOrder order = TRY(order_nodes(model_.graph, model_.file));
-    if (!order.was_sorted) add_warning("its nodes are not in order; they were sorted");
     TRY(inputs_.bind_options());
     // Broken weights come before what diji lacks; operators it lacks before kinds of weights it lacks.
     const Result<void> weights = add_initializers();
     if (!weights && weights.error().code != ErrorCode::unsupported) return std::unexpected(weights.error());
-    TRY(refuse_unknown(model_, opsets_));
+    TRY(refuse_missing(TRY(survey(model_, opsets_, functions)), model_.file));
     TRY(weights);
     TRY(add_inputs());
-    for (const std::size_t index : order.nodes) TRY(add_node(model_.graph.nodes[index]));
+    NodeImporter nodes(model_, source_, functions);
+    TRY(nodes.add_nodes(model_.graph, order, scope_));
+    if (nodes.sorted()) add_warning("its nodes are not in order; they were sorted");
     TRY(add_outputs());
     return std::move(result_);
   }
@@ -72,66 +74,26 @@ class Importer {
     }
     for (const TensorProto& tensor : model_.graph.initializers) {
       if (options_.constants.contains(std::string(tensor.name))) continue;  // add_inputs takes the caller's
-      values_[tensor.name] = result_.graph.add_constant(TRY(tensor_value(tensor, source_)));
+      Tensor value{.packed = packed_type(tensor)};
+      const HostTensor* other = inputs_.override_of(tensor.name);
+      value.id = result_.graph.add_constant(other != nullptr ? *other : TRY(tensor_value(tensor, source_)));
+      if (other != nullptr) value.packed = 0;
+      scope_.values[tensor.name] = {value};
     }
     return {};
   }
 
   Result<void> add_inputs() {
     for (const ValueInfoProto& info : model_.graph.inputs) {
-      if (values_.contains(info.name)) {
+      if (scope_.values.contains(info.name)) {
         result_.defaulted_inputs.emplace_back(info.name);
       } else if (const auto given = options_.constants.find(std::string(info.name));
                  given != options_.constants.end()) {
-        values_[info.name] = result_.graph.add_constant(given->second);
+        scope_.values[info.name] = {Tensor{.id = result_.graph.add_constant(given->second)}};
       } else {
-        values_[info.name] =
-            result_.graph.add_input(std::string(info.name), TRY(inputs_.type_of_input(info)));
+        const Type type = TRY(inputs_.type_of_input(info));
+        scope_.values[info.name] = {Tensor{.id = result_.graph.add_input(std::string(info.name), type)}};
       }
-    }
-    return {};
-  }
-
-  Result<void> add_node(const NodeProto& node) {
-    if (is_constant(node)) {
-      HostTensor value = TRY(constant_value(node, source_));
-      return bind_outputs(node, {result_.graph.add_constant(std::move(value))});
-    }
-    const Record record = find_record(node, opsets_);
-    ForeignNode call{.version = record.version,
-                     .attributes = TRY(read_attributes(node, *record.op, source_))};
-    for (const std::string_view input : node.inputs) {
-      call.inputs.push_back(input.empty() ? ValueId::none : values_.at(input));
-    }
-    while (!call.inputs.empty() && call.inputs.back() == ValueId::none) call.inputs.pop_back();
-    if (record.op->onnx.adapt != nullptr) {
-      if (auto adapted = record.op->onnx.adapt(builder_, call); !adapted) {
-        return at_node(model_.file, node, std::move(adapted).error());
-      }
-    }
-    TRY(check_known(node, *record.op, call.attributes, model_.file));
-    const Values outputs =
-        builder_.call(*record.op, std::move(call.inputs), std::move(call.attributes), std::string(node.name));
-    if (auto status = builder_.status(); !status)
-      return at_node(model_.file, node, std::move(status).error());
-    return bind_outputs(node, outputs);
-  }
-
-  Result<void> bind_outputs(const NodeProto& node, const Values& outputs) {
-    for (std::size_t i = 0; i < node.outputs.size(); ++i) {
-      if (node.outputs[i].empty()) continue;
-      if (i >= outputs.size()) {
-        auto error = fail(ErrorCode::unsupported, "output {} ('{}') is wanted, {} are built", i,
-                          shown(node.outputs[i]), outputs.size());
-        return at_node(model_.file, node, std::move(error).error());
-      }
-      const Shape& shape = result_.graph.type(outputs[i]).shape;
-      if (!std::ranges::all_of(shape, &Dim::is_valid)) {
-        auto error =
-            fail(ErrorCode::malformed, "a size of '{}' does not fit 64 bits", shown(node.outputs[i]));
-        return at_node(model_.file, node, std::move(error).error());
-      }
-      values_[node.outputs[i]] = outputs[i];
     }
     return {};
   }
@@ -140,16 +102,50 @@ class Importer {
     if (model_.graph.outputs.empty()) {
       return fail_at(ErrorCode::malformed, model_.file, model_.graph.offset, "the graph has no outputs");
     }
-    std::set<std::string_view> names;
     for (const ValueInfoProto& info : model_.graph.outputs) {
-      if (!names.insert(info.name).second) {
-        return fail_at(ErrorCode::malformed, model_.file, info.offset, "output '{}' stands twice",
-                       shown(info.name));
-      }
-      const ValueId id = values_.at(info.name);
-      TRY(compare_declared(info, result_.graph.type(id)));
-      result_.graph.add_output(std::string(info.name), id);
+      TRY(add_output(info, scope_.find(info.name)));
     }
+    return {};
+  }
+
+  // A sequence of known length is a port for each of its tensors, "name[0]" the first.
+  Result<void> add_output(const ValueInfoProto& info, const Imported& value) {
+    if (const auto* optional = std::get_if<Optional>(&value.value);
+        optional != nullptr && optional->content) {
+      return add_output(info, *optional->content);
+    }
+    if (const auto* sequence = std::get_if<Sequence>(&value.value)) {
+      for (std::size_t i = 0; i < sequence->items.size(); ++i) {
+        TRY(add_port(info, fmt::format("{}[{}]", info.name, i), sequence->items[i]));
+      }
+      return {};
+    }
+    const auto* tensor = std::get_if<Tensor>(&value.value);
+    if (tensor == nullptr || tensor->id == ValueId::none) {
+      return fail_at(ErrorCode::unsupported, model_.file, info.offset,
+                     "output '{}' is an optional without an element, which is not built yet",
+                     shown(info.name));
+    }
+    if (info.kind == "tensor" || info.kind.empty()) {
+      TRY(compare_declared(info, result_.graph.type(tensor->id)));
+    } else if (info.kind != "optional") {
+      return fail_at(ErrorCode::malformed, model_.file, info.offset,
+                     "output '{}' is declared as {} and is {}", shown(info.name), info.kind,
+                     text_of(result_.graph.type(tensor->id)));
+    }
+    return add_port(info, std::string(info.name), *tensor);
+  }
+
+  Result<void> add_port(const ValueInfoProto& info, std::string name, const Tensor& tensor) {
+    if (tensor.packed != 0) {
+      return fail_at(ErrorCode::unsupported, model_.file, info.offset,
+                     "output '{}' is {}, which is not built yet", shown(info.name),
+                     kDataTypes[static_cast<std::size_t>(tensor.packed)].name);
+    }
+    if (!port_names_.insert(name).second) {
+      return fail_at(ErrorCode::malformed, model_.file, info.offset, "output '{}' stands twice", shown(name));
+    }
+    result_.graph.add_output(std::move(name), tensor.id);
     return {};
   }
 
@@ -157,10 +153,6 @@ class Importer {
   Result<void> compare_declared(const ValueInfoProto& info, const Type& type) {
     if (info.kind.empty()) return {};
     const std::string what = fmt::format("output '{}'", shown(info.name));
-    if (info.kind != "tensor") {
-      return fail_at(ErrorCode::malformed, model_.file, info.offset, "{} is declared as {} and is {}", what,
-                     info.kind, text_of(type));
-    }
     const DType dtype = TRY(dtype_of_number(info.data_type, what, model_.file, info.offset));
     if (dtype != type.dtype) {
       return fail_at(ErrorCode::malformed, model_.file, info.offset, "{} is declared as {} and is {}", what,
@@ -189,9 +181,10 @@ class Importer {
   const ImportOptions& options_;
   InputTypes inputs_;
   ImportedModel result_;
-  Builder builder_;
+  Body body_;
   Opsets opsets_;
-  std::map<std::string_view, ValueId> values_;
+  Scope scope_{body_, opsets_};
+  std::set<std::string> port_names_;
 };
 
 Result<ImportedModel> import(std::span<const std::byte> bytes, Source source, const ImportOptions& options) {
@@ -203,12 +196,41 @@ Result<ImportedModel> import(std::span<const std::byte> bytes, Source source, co
   return result;
 }
 
+// The parts of a file that need no import.
+template <typename Visitor>
+auto with_model(const std::filesystem::path& path, const Visitor& visit)
+    -> decltype(visit(std::declval<const Model&>())) {
+  const std::shared_ptr<const MappedFile> file = TRY(MappedFile::open(path));
+  const Model model = TRY(parse_model(file->bytes(), file->path()));
+  return visit(model);
+}
+
 }  // namespace
 }  // namespace onnx
 
 Result<ImportedModel> read_onnx(const std::filesystem::path& path, const ImportOptions& options) {
   const std::shared_ptr<const MappedFile> file = TRY(MappedFile::open(path));
   return onnx::import(file->bytes(), {file->path(), file, onnx::ExternalFiles(path.parent_path())}, options);
+}
+
+Result<std::vector<OperatorUse>> survey_onnx(const std::filesystem::path& path) {
+  return onnx::with_model(path, [](const onnx::Model& model) -> Result<std::vector<OperatorUse>> {
+    const onnx::Opsets opsets = TRY(onnx::read_opsets(model));
+    const onnx::FunctionTable functions = TRY(onnx::FunctionTable::of(model));
+    return onnx::survey(model, opsets, functions);
+  });
+}
+
+Result<std::vector<std::string>> defaulted_inputs_of(const std::filesystem::path& path) {
+  return onnx::with_model(path, [](const onnx::Model& model) -> Result<std::vector<std::string>> {
+    std::set<std::string_view> initializers;
+    for (const onnx::TensorProto& tensor : model.graph.initializers) initializers.insert(tensor.name);
+    std::vector<std::string> names;
+    for (const onnx::ValueInfoProto& input : model.graph.inputs) {
+      if (initializers.contains(input.name)) names.emplace_back(input.name);
+    }
+    return names;
+  });
 }
 
 Result<ImportedModel> read_onnx_bytes(std::vector<std::byte> bytes, const std::string& name,

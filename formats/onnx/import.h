@@ -21,6 +21,8 @@ struct ImportOptions {
   /// Graph inputs that become constants (also in place of an initializer's default). Their sizes fix the
   /// symbols they share with other inputs.
   std::map<std::string, HostTensor> constants;
+  /// In place of defaults: for graph inputs that have an initializer of their name. Others are left alone.
+  std::map<std::string, HostTensor> overrides;
 };
 
 struct ImportedModel {
@@ -31,12 +33,28 @@ struct ImportedModel {
   std::string producer;  ///< "pytorch 2.4.0"
   std::int64_t ir_version = 0;
   std::int64_t opset = 0;  ///< of ai.onnx; 0 when the model imports none
-  /// Inputs with an initializer of their name: such a default became a constant and is no input of `graph`.
-  /// Feeding one at run time is not built yet, and the caller says so.
+  /// Inputs with an initializer of their name: the default, or what ImportOptions::overrides has for it,
+  /// became a constant and is no input of `graph`.
   std::vector<std::string> defaulted_inputs;
   /// Oddities that do not stop the import; they were logged too.
   std::vector<std::string> warnings;
 };
+
+/// A type of operator in a model file.
+struct OperatorUse {
+  std::string type;  ///< "Add", or "com.microsoft.FusedMatMul" outside the default domain
+  std::int64_t count = 0;
+  bool missing = false;
+  std::string hint;  ///< of a missing one: the nearest known name, or the versions that are understood
+  std::int64_t offset = -1;  ///< of the first node, or of the first that is missing
+};
+
+/// The operators that a file's nodes have, sorted by name, without importing it. Errors: those of read_onnx
+/// that come before operators.
+Result<std::vector<OperatorUse>> survey_onnx(const std::filesystem::path& path);
+
+/// Inputs with an initializer of their name, which read_onnx takes from ImportOptions::overrides.
+Result<std::vector<std::string>> defaulted_inputs_of(const std::filesystem::path& path);
 
 /// The graph's weights are views of the mapped file, which must not shrink while the graph lives. Errors name
 /// file and byte: not_found and io, malformed (cut off, absurd, contradicting itself), unsupported (all

@@ -90,11 +90,24 @@ Result<void> InputTypes::bind_options() {
   for (const auto& [name, constant] : options_.constants) {
     if (!inputs.contains(name)) return usage_of(model_.file, "constant", name, "input", inputs);
   }
+  std::set<std::string_view> defaults;
+  for (const TensorProto& tensor : model_.graph.initializers) defaults.insert(tensor.name);
   for (const ValueInfoProto& info : model_.graph.inputs) {
-    const auto constant = options_.constants.find(std::string(info.name));
-    if (constant != options_.constants.end()) TRY(bind_constant(info, constant->second));
+    const std::string name(info.name);
+    if (const auto given = options_.constants.find(name); given != options_.constants.end()) {
+      TRY(bind_constant(info, given->second));
+    } else if (const auto other = options_.overrides.find(name);
+               other != options_.overrides.end() && defaults.contains(info.name)) {
+      TRY(bind_constant(info, other->second));
+      overrides_.emplace(info.name, &other->second);
+    }
   }
   return {};
+}
+
+const HostTensor* InputTypes::override_of(std::string_view name) const {
+  const auto found = overrides_.find(name);
+  return found == overrides_.end() ? nullptr : found->second;
 }
 
 Result<Dim> InputTypes::dim_of(const ValueInfoProto& info, std::size_t axis) const {

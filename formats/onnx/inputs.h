@@ -22,6 +22,9 @@ class InputTypes {
   /// symbol with two sizes).
   Result<void> bind_options();
 
+  /// The caller's tensor in place of an input's default; null when there is none.
+  const HostTensor* override_of(std::string_view name) const;
+
   /// Errors: unsupported (not a tensor, no shape, no such dtype), malformed sizes.
   Result<Type> type_of_input(const ValueInfoProto& info) const;
 
@@ -33,6 +36,7 @@ class InputTypes {
   const Model& model_;
   const ImportOptions& options_;
   std::map<std::string, std::int64_t> sizes_;
+  std::map<std::string_view, const HostTensor*> overrides_;
 };
 
 }  // namespace diji::onnx

@@ -43,8 +43,11 @@ std::string title_of(const NodeProto& node) {
 }
 
 std::unexpected<Error> at_node(std::string_view file, const NodeProto& node, Error error) {
-  error.op = node.name.empty() ? type_of(node) : fmt::format("{} '{}'", type_of(node), shown(node.name));
-  if (!error.file.empty()) return std::unexpected(std::move(error));  // its sentence has a nearer place
+  const bool has_place = !error.file.empty();  // its sentence names a nearer one, in a body perhaps
+  if (!has_place || error.op.empty()) {
+    error.op = node.name.empty() ? type_of(node) : fmt::format("{} '{}'", type_of(node), shown(node.name));
+  }
+  if (has_place) return std::unexpected(std::move(error));
   error.file = std::string(file);
   error.offset = node.offset;
   return in_context(fmt::format("{}: byte {}: {}", file, node.offset, title_of(node)), std::move(error));

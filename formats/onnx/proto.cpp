@@ -4,6 +4,7 @@
 #include "formats/onnx/names.h"
 #include "formats/onnx/wire.h"
 
+#include <algorithm>
 #include <bit>
 #include <utility>
 
@@ -217,6 +218,12 @@ Result<void> parse_attribute_value(AttributeProto& attribute, const Field& field
     case AttributeType::graph:
       attribute.value = std::make_shared<const GraphProto>(TRY(parse_graph(field, depth + 1)));
       break;
+    case AttributeType::graphs: {
+      using Graphs = std::vector<std::shared_ptr<const GraphProto>>;
+      if (!std::holds_alternative<Graphs>(attribute.value)) attribute.value = Graphs();
+      auto graph = std::make_shared<const GraphProto>(TRY(parse_graph(field, depth + 1)));
+      return push(std::get<Graphs>(attribute.value), std::move(graph), kAttributesMax, field, "graphs");
+    }
     case AttributeType::integers:
       return append<std::int64_t>(attribute, field, WireType::varint,
                                   [](std::uint64_t bits) { return static_cast<std::int64_t>(bits); });
@@ -246,7 +253,8 @@ Result<AttributeProto> parse_attribute(const Field& place, int depth) {
   while (const Place field = TRY(fields.next())) {
     if (field->number == AttributeFields::name)
       attribute.name = TRY(name_of_field(*field, "an attribute's name"));
-    if (field->number == AttributeFields::ref_attr_name) attribute.reference = true;
+    if (field->number == AttributeFields::ref_attr_name)
+      attribute.reference = TRY(name_of_field(*field, "a referenced attribute's name"));
     if (field->number == AttributeFields::type) {
       const std::int64_t type = TRY(field->integer("an attribute's type"));
       if (type < 0 || type >= std::ssize(kAttributeTypeNames)) {
@@ -275,6 +283,15 @@ Result<AttributeProto> parse_attribute(const Field& place, int depth) {
   return attribute;
 }
 
+Result<void> push_attribute(std::vector<AttributeProto>& list, const Field& field, int depth) {
+  AttributeProto attribute = TRY(parse_attribute(field, depth));
+  if (std::ranges::find(list, attribute.name, &AttributeProto::name) != list.end()) {
+    return field.payload.malformed_at(attribute.offset,
+                                      fmt::format("attribute '{}' stands twice", shown(attribute.name)));
+  }
+  return push(list, std::move(attribute), kAttributesMax, field, "attributes of a node");
+}
+
 Result<NodeProto> parse_node(const Field& place, int depth) {
   const Reader message = TRY(place.message("a node"));
   NodeProto node{.offset = message.offset()};
@@ -286,17 +303,8 @@ Result<NodeProto> parse_node(const Field& place, int depth) {
       case NodeFields::name: node.name = TRY(name_of_field(*field, "a node's name")); break;
       case NodeFields::op_type: node.op_type = TRY(name_of_field(*field, "op_type")); break;
       case NodeFields::domain: node.domain = TRY(name_of_field(*field, "a node's domain")); break;
-      case NodeFields::attribute: {
-        AttributeProto attribute = TRY(parse_attribute(*field, depth));
-        for (const AttributeProto& other : node.attributes) {
-          if (other.name == attribute.name) {
-            return message.malformed_at(attribute.offset,
-                                        fmt::format("attribute '{}' stands twice", shown(other.name)));
-          }
-        }
-        TRY(push(node.attributes, std::move(attribute), kAttributesMax, *field, "attributes of a node"));
-        break;
-      }
+      case NodeFields::overload: node.overload = TRY(name_of_field(*field, "a node's overload")); break;
+      case NodeFields::attribute: TRY(push_attribute(node.attributes, *field, depth)); break;
       default: break;
     }
   }
@@ -352,16 +360,46 @@ Result<OperatorSetId> parse_opset(const Field& place) {
   return opset;
 }
 
+Result<void> push_port(std::vector<ValueInfoProto>& list, const Field& field, std::string_view what) {
+  const ValueInfoProto port{.name = TRY(name_of_field(field, what)), .offset = field.offset};
+  if (port.name.empty()) return field.payload.malformed_at(field.offset, fmt::format("{} is empty", what));
+  return push(list, port, kOperandsMax, field, "inputs or outputs of a function");
+}
+
+Result<void> parse_function_field(FunctionProto& function, const Field& field) {
+  GraphProto& body = function.body;
+  switch (field.number) {
+    case FunctionFields::domain: function.domain = TRY(name_of_field(field, "a function's domain")); break;
+    case FunctionFields::name: function.name = TRY(name_of_field(field, "a function's name")); break;
+    case FunctionFields::overload: function.overload = TRY(name_of_field(field, "an overload")); break;
+    case FunctionFields::input: return push_port(body.inputs, field, "a function's input");
+    case FunctionFields::output: return push_port(body.outputs, field, "a function's output");
+    case FunctionFields::attribute: {
+      const std::string_view name = TRY(name_of_field(field, "a function's attribute"));
+      return push(function.attributes, name, kAttributesMax, field, "attributes of a function");
+    }
+    case FunctionFields::attribute_proto: return push_attribute(function.defaults, field, 0);
+    case FunctionFields::node: {
+      NodeProto node = TRY(parse_node(field, 0));
+      return push(body.nodes, std::move(node), kNodesMax, field, "nodes");
+    }
+    case FunctionFields::opset_import: {
+      const OperatorSetId opset = TRY(parse_opset(field));
+      return push(function.opsets, opset, kEntriesMax, field, "operator sets");
+    }
+    default: break;
+  }
+  return {};
+}
+
 Result<FunctionProto> parse_function(const Field& place) {
   const Reader message = TRY(place.message("a function"));
   FunctionProto function;
+  function.body.offset = message.offset();
   Fields fields(message);
-  while (const Place field = TRY(fields.next())) {
-    if (field->number == FunctionFields::domain)
-      function.domain = TRY(name_of_field(*field, "a function's domain"));
-    if (field->number == FunctionFields::name)
-      function.name = TRY(name_of_field(*field, "a function's name"));
-  }
+  while (const Place field = TRY(fields.next())) TRY(parse_function_field(function, *field));
+  if (function.name.empty()) return message.malformed("a function without a name");
+  function.body.name = function.name;
   return function;
 }
 
@@ -387,8 +425,8 @@ Result<void> parse_model_field(Model& model, const Field& field) {
       return push(model.metadata, entry, kEntriesMax, field, "metadata entries");
     }
     case ModelFields::functions: {
-      const FunctionProto function = TRY(parse_function(field));
-      return push(model.functions, function, kEntriesMax, field, "functions");
+      FunctionProto function = TRY(parse_function(field));
+      return push(model.functions, std::move(function), kEntriesMax, field, "functions");
     }
     default: break;
   }

@@ -21,7 +21,7 @@ inline constexpr int kNestingMax = 32;  ///< graphs within attributes of nodes o
 inline constexpr std::size_t kNodesMax =
     1'000'000;  ///< of one graph; the same for its initializers and ports
 inline constexpr std::size_t kOperandsMax = 65'536;         ///< inputs or outputs of a node
-inline constexpr std::size_t kAttributesMax = 256;          ///< of a node
+inline constexpr std::size_t kAttributesMax = 256;          ///< of a node or a function
 inline constexpr std::size_t kAttributeItemsMax = 1 << 24;  ///< elements of a list attribute
 inline constexpr std::size_t kDimsMax = 64;                 ///< rank of a tensor
 inline constexpr std::size_t kNameBytesMax = 16'384;
@@ -54,15 +54,16 @@ struct AttributeProto {
   std::string_view name;
   std::int64_t offset = 0;
   AttributeType type = AttributeType::undefined;
-  bool reference = false;  ///< stands for an attribute of the function around it
+  std::string_view reference;  ///< names the attribute of the function around it that this one stands for
   /// Nothing for the kinds that no operator of ours takes.
   std::variant<std::monostate, std::int64_t, double, std::string_view, std::vector<std::int64_t>,
-               std::vector<double>, std::shared_ptr<const TensorProto>, std::shared_ptr<const GraphProto>>
+               std::vector<double>, std::shared_ptr<const TensorProto>, std::shared_ptr<const GraphProto>,
+               std::vector<std::shared_ptr<const GraphProto>>>
       value;
 };
 
 struct NodeProto {
-  std::string_view name, op_type, domain;
+  std::string_view name, op_type, domain, overload;
   std::int64_t offset = 0;
   std::vector<std::string_view> inputs, outputs;  ///< "" stands for an absent one
   std::vector<AttributeProto> attributes;
@@ -97,7 +98,11 @@ struct OperatorSetId {
 };
 
 struct FunctionProto {
-  std::string_view domain, name;
+  std::string_view domain, name, overload;
+  GraphProto body;                           ///< its inputs and outputs have names and no types
+  std::vector<std::string_view> attributes;  ///< those without a default
+  std::vector<AttributeProto> defaults;
+  std::vector<OperatorSetId> opsets;  ///< decide the versions of its nodes
 };
 
 struct Model {
@@ -109,6 +114,18 @@ struct Model {
   std::vector<StringEntry> metadata;
   std::vector<FunctionProto> functions;
 };
+
+/// The graphs among a node's attributes.
+template <typename Visitor>
+void for_each_graph(const NodeProto& node, const Visitor& visit) {
+  using Shared = std::shared_ptr<const GraphProto>;
+  for (const AttributeProto& attribute : node.attributes) {
+    if (const auto* one = std::get_if<Shared>(&attribute.value)) visit(**one);
+    if (const auto* many = std::get_if<std::vector<Shared>>(&attribute.value)) {
+      for (const Shared& graph : *many) visit(*graph);
+    }
+  }
+}
 
 /// Errors: malformed with the byte, for everything the wire format or the limits above do not allow. `file`
 /// names the bytes in errors and must outlive the model, as the bytes must.

@@ -28,7 +28,17 @@ struct StringStringEntryFields {
   enum : std::uint32_t { key = 1, value = 2 };
 };
 struct FunctionFields {
-  enum : std::uint32_t { name = 1, domain = 10 };
+  enum : std::uint32_t {
+    name = 1,
+    input = 4,
+    output = 5,
+    attribute = 6,
+    node = 7,
+    opset_import = 9,
+    domain = 10,
+    attribute_proto = 11,
+    overload = 13,
+  };
 };
 struct GraphFields {
   enum : std::uint32_t {
@@ -41,7 +51,15 @@ struct GraphFields {
   };
 };
 struct NodeFields {
-  enum : std::uint32_t { input = 1, output = 2, name = 3, op_type = 4, attribute = 5, domain = 7 };
+  enum : std::uint32_t {
+    input = 1,
+    output = 2,
+    name = 3,
+    op_type = 4,
+    attribute = 5,
+    domain = 7,
+    overload = 8
+  };
 };
 struct AttributeFields {
   enum : std::uint32_t {
@@ -132,6 +150,8 @@ struct DataType {
   std::string_view name;
   std::optional<DType> dtype;  ///< nothing: diji has no such tensors
   std::uint32_t typed_field = 0;
+  int packed_bits = 0;  ///< of an element, where several share a byte, the first in its lowest bits
+  DType widened = DType::boolean;  ///< what elements of such constants become
 };
 inline constexpr std::array<DataType, 29> kDataTypes = {{
     {"UNDEFINED", std::nullopt},
@@ -155,12 +175,12 @@ inline constexpr std::array<DataType, 29> kDataTypes = {{
     {"FLOAT8E4M3FNUZ", std::nullopt},
     {"FLOAT8E5M2", std::nullopt},
     {"FLOAT8E5M2FNUZ", std::nullopt},
-    {"UINT4", std::nullopt},
-    {"INT4", std::nullopt},
+    {"UINT4", std::nullopt, TensorFields::int32_data, 4, DType::u8},
+    {"INT4", std::nullopt, TensorFields::int32_data, 4, DType::i8},
     {"FLOAT4E2M1", std::nullopt},
     {"FLOAT8E8M0", std::nullopt},
-    {"UINT2", std::nullopt},
-    {"INT2", std::nullopt},
+    {"UINT2", std::nullopt, TensorFields::int32_data, 2, DType::u8},
+    {"INT2", std::nullopt, TensorFields::int32_data, 2, DType::i8},
     {"FLOAT6E2M3", std::nullopt},
     {"FLOAT6E3M2", std::nullopt},
 }};

@@ -111,7 +111,103 @@ Result<HostTensor> bytes_value(const TensorProto& tensor, const Source& source, 
   return copy;
 }
 
+// The bytes that hold packed elements, from wherever they are kept.
+Result<std::vector<std::byte>> packed_bytes(const TensorProto& tensor, Source& source, std::int64_t count) {
+  std::vector<std::byte> bytes;
+  if (tensor.external) {
+    const ExternalBytes data =
+        TRY(source.external.bytes(tensor, source.file, static_cast<std::uint64_t>(count)));
+    bytes.assign(data.bytes.begin(), data.bytes.end());
+  } else if (tensor.typed_field != 0) {
+    if (tensor.typed_field != TensorFields::int32_data) {
+      return broken(tensor, source, "typed data in field {}, where packed elements are kept in field {}",
+                    tensor.typed_field, std::uint32_t{TensorFields::int32_data});
+    }
+    Fields fields(tensor.message);
+    while (const std::optional<Field> field = TRY(fields.next())) {
+      if (field->number != tensor.typed_field) continue;
+      TRY(field->each(WireType::varint, "tensor data", [&](std::uint64_t bits, std::int64_t) -> Result<void> {
+        // One byte an entry; writers that see it as signed leave copies of its highest bit above.
+        const auto value = static_cast<std::int32_t>(bits);
+        if (value < -128 || value > 255)
+          return broken(tensor, source, "{} is no byte of packed elements", value);
+        bytes.push_back(static_cast<std::byte>(value));
+        return {};
+      }));
+    }
+  } else {
+    Reader raw = tensor.raw.value_or(Reader({}, source.file));
+    const auto data = TRY(raw.take(raw.remaining(), "raw_data"));
+    bytes.assign(data.begin(), data.end());
+  }
+  if (std::ssize(bytes) == count) return bytes;
+  return broken(tensor, source, "{} bytes of data where shape {} of {} needs {}", bytes.size(),
+                text_of(tensor.dims), kDataTypes[static_cast<std::size_t>(tensor.data_type)].name, count);
+}
+
+// Each element in a byte of its own, with its sign. Unused bits of the last byte do not matter.
+Result<HostTensor> packed_value(const TensorProto& tensor, Source& source, std::int64_t count) {
+  const DataType& type = kDataTypes[static_cast<std::size_t>(tensor.data_type)];
+  const int per_byte = 8 / type.packed_bits;
+  const std::vector<std::byte> bytes =
+      TRY(packed_bytes(tensor, source, count / per_byte + (count % per_byte == 0 ? 0 : 1)));
+  HostTensor result = TRY(HostTensor::allocate(type.widened, tensor.dims));
+  const std::span<std::byte> elements = result.mutable_bytes();
+  const int unused = 8 - type.packed_bits;
+  for (std::size_t i = 0; i < elements.size(); ++i) {
+    const auto each = static_cast<std::size_t>(per_byte);
+    const int shift = static_cast<int>(i % each) * type.packed_bits;
+    const auto high =
+        static_cast<std::uint8_t>(std::to_integer<unsigned>(bytes[i / each]) >> shift << unused);
+    const int value = type.widened == DType::i8 ? static_cast<std::int8_t>(high) >> unused : high >> unused;
+    elements[i] = static_cast<std::byte>(value);
+  }
+  return result;
+}
+
+Result<HostTensor> decoded_value(const TensorProto& tensor, Source& source) {
+  const std::string what = fmt::format("tensor '{}'", shown(tensor.name));
+  const bool packed = packed_type(tensor) != 0;
+  const DType dtype =
+      packed ? DType::u8 : TRY(dtype_of_number(tensor.data_type, what, source.file, tensor.offset));
+  const auto count = checked_product(tensor.dims);
+  const auto bytes = count ? checked_mul(*count, bytes_of(dtype)) : std::nullopt;
+  if (!bytes)
+    return broken(tensor, source, "{} is no shape: its size is negative or too large", text_of(tensor.dims));
+  const bool has_raw = tensor.raw && !tensor.raw->at_end();
+  if ((has_raw || tensor.external) && tensor.typed_field != 0) {
+    return broken(tensor, source, "it has both {} and typed data", tensor.external ? "external" : "raw");
+  }
+  if (tensor.external && has_raw) return broken(tensor, source, "it has both external and raw data");
+  if (packed) return packed_value(tensor, source, *count);
+  if (tensor.external) {
+    const ExternalBytes data =
+        TRY(source.external.bytes(tensor, source.file, static_cast<std::uint64_t>(*bytes)));
+    return bytes_value(tensor, source, dtype, data.bytes, data.owner);
+  }
+  if (tensor.typed_field != 0) {
+    if (tensor.typed_count != static_cast<std::uint64_t>(*count)) {
+      return broken(tensor, source, "{} elements of data where shape {} has {}", tensor.typed_count,
+                    text_of(tensor.dims), *count);
+    }
+    return typed_value(tensor, source, dtype);
+  }
+  Reader raw = tensor.raw.value_or(Reader({}, source.file));
+  if (raw.remaining() != static_cast<std::uint64_t>(*bytes)) {
+    return broken(tensor, source, "{} bytes of data where shape {} of {} needs {}", raw.remaining(),
+                  text_of(tensor.dims), name_of(dtype), *bytes);
+  }
+  return bytes_value(tensor, source, dtype, TRY(raw.take(raw.remaining(), "raw_data")), source.owner);
+}
+
 }  // namespace
+
+std::int32_t packed_type(const TensorProto& tensor) {
+  const std::int32_t number = tensor.data_type;
+  const bool packed = number > 0 && number < std::ssize(kDataTypes) &&
+                      kDataTypes[static_cast<std::size_t>(number)].packed_bits != 0;
+  return packed ? number : 0;
+}
 
 bool all_bools(std::span<const std::byte> bytes) {
   return std::ranges::all_of(bytes, [](std::byte byte) { return byte <= std::byte{1}; });
@@ -131,35 +227,10 @@ Result<DType> dtype_of_number(std::int64_t number, std::string_view what, std::s
 }
 
 Result<HostTensor> tensor_value(const TensorProto& tensor, Source& source) {
-  const std::string what = fmt::format("tensor '{}'", shown(tensor.name));
-  const DType dtype = TRY(dtype_of_number(tensor.data_type, what, source.file, tensor.offset));
-  const auto count = checked_product(tensor.dims);
-  const auto bytes = count ? checked_mul(*count, bytes_of(dtype)) : std::nullopt;
-  if (!bytes)
-    return broken(tensor, source, "{} is no shape: its size is negative or too large", text_of(tensor.dims));
-  const bool has_raw = tensor.raw && !tensor.raw->at_end();
-  if ((has_raw || tensor.external) && tensor.typed_field != 0) {
-    return broken(tensor, source, "it has both {} and typed data", tensor.external ? "external" : "raw");
-  }
-  if (tensor.external) {
-    if (has_raw) return broken(tensor, source, "it has both external and raw data");
-    const ExternalBytes data =
-        TRY(source.external.bytes(tensor, source.file, static_cast<std::uint64_t>(*bytes)));
-    return bytes_value(tensor, source, dtype, data.bytes, data.owner);
-  }
-  if (tensor.typed_field != 0) {
-    if (tensor.typed_count != static_cast<std::uint64_t>(*count)) {
-      return broken(tensor, source, "{} elements of data where shape {} has {}", tensor.typed_count,
-                    text_of(tensor.dims), *count);
-    }
-    return typed_value(tensor, source, dtype);
-  }
-  Reader raw = tensor.raw.value_or(Reader({}, source.file));
-  if (raw.remaining() != static_cast<std::uint64_t>(*bytes)) {
-    return broken(tensor, source, "{} bytes of data where shape {} of {} needs {}", raw.remaining(),
-                  text_of(tensor.dims), name_of(dtype), *bytes);
-  }
-  return bytes_value(tensor, source, dtype, TRY(raw.take(raw.remaining(), "raw_data")), source.owner);
+  if (const auto known = source.decoded.find(&tensor); known != source.decoded.end()) return known->second;
+  HostTensor value = TRY(decoded_value(tensor, source));
+  source.decoded.emplace(&tensor, value);
+  return value;
 }
 
 }  // namespace diji::onnx

@@ -5,6 +5,7 @@
 #include "formats/onnx/external_data.h"
 #include "formats/onnx/proto.h"
 
+#include <map>
 #include <memory>
 #include <string_view>
 
@@ -15,11 +16,16 @@ struct Source {
   std::string_view file;              ///< as errors name it
   std::shared_ptr<const void> owner;  ///< of the bytes that were parsed
   ExternalFiles external;
+  /// What had to be decoded, so that a body that is imported many times decodes once.
+  std::map<const TensorProto*, HostTensor> decoded = {};
 };
 
-/// Errors: malformed (no valid size, data that does not fit the shape, two kinds of data, values out of
-/// range), unsupported (a data type without DType, by name). Nothing is allocated before the data is known to
-/// be there.
+/// The data type's number when elements share bytes in files, else 0.
+std::int32_t packed_type(const TensorProto& tensor);
+
+/// Elements that share a byte (INT4, UINT4, INT2, UINT2) come widened to i8 or u8. Errors: malformed (no
+/// valid size, data that does not fit the shape, two kinds of data, values out of range), unsupported (a data
+/// type without DType, by name). Nothing is allocated before the data is known to be there.
 Result<HostTensor> tensor_value(const TensorProto& tensor, Source& source);
 
 /// The dtype of an ONNX number, or the error that names it: "'x' has data type FLOAT8E4M3FN, …".

@@ -149,14 +149,14 @@ class RandomGraph {
 
   ValueId any_node(Builder& b) {
     if (below(3) == 0) return indexed_node(b);
-    switch (below(16)) {
+    switch (below(18)) {
       case 0:
       case 1:
-      case 2: return binary(b);
+      case 2:
+      case 16: return binary(b);
       case 3:
-      case 4:
-        return b.map(one_of({Primitive::exp, Primitive::tanh, Primitive::sqrt, Primitive::tanh}),
-                     {late_value()});
+      case 4: return unary(b);
+      case 17: return below(2) == 0 ? unary(b) : selection(b);
       case 5: return b.convert(late_value(), any_dtype());
       case 6: return reshape(b);
       case 7: return permute(b);
@@ -174,14 +174,42 @@ class RandomGraph {
     }
   }
 
+  // A map that takes x's dtype, of this many operands.
+  Primitive any_map(Builder& b, ValueId x, int operands) {
+    while (true) {
+      const auto map = static_cast<Primitive>(below(static_cast<std::int64_t>(Primitive::convert)));
+      if (arity(map) == operands && contains(op_of(map).inputs[0].dtypes, b.dtype(x))) return map;
+    }
+  }
+  ValueId unary(Builder& b) {
+    ValueId x = late_value();
+    if (!is_floating(b.dtype(x)) && below(2) == 0)
+      x = b.convert(x, one_of({DType::f32, DType::f64, DType::f16}));
+    return b.dtype(x) == DType::boolean ? ValueId::none : b.map(any_map(b, x, 1), {x});
+  }
   ValueId binary(Builder& b) {
-    const auto op = one_of({Primitive::add, Primitive::subtract, Primitive::multiply, Primitive::divide,
-                            Primitive::maximum, Primitive::equal, Primitive::add});
-    ValueId x = late_value(), y = partner(b, x);
+    ValueId x = late_value();
+    // Arithmetic more often than its share.
+    const bool common = b.dtype(x) != DType::boolean && below(2) == 0;
+    const Primitive op = common ? one_of({Primitive::add, Primitive::subtract, Primitive::multiply,
+                                          Primitive::divide, Primitive::maximum, Primitive::add})
+                                : any_map(b, x, 2);
+    ValueId y = partner(b, x);
     if (y == ValueId::none) return y;
-    if (op == Primitive::divide && is_integer(b.dtype(x))) y = b.maximum(y, b.scalar(b.dtype(x), 1));
-    if (op != Primitive::divide && below(2) == 0) std::swap(x, y);
+    const bool integers = is_integer(b.dtype(x));
+    if (integers && (op == Primitive::divide || op == Primitive::remainder)) {
+      y = b.maximum(y, b.scalar(b.dtype(x), 1));  // no zero divisor
+    } else if (integers && op == Primitive::power) {
+      y = b.minimum(b.maximum(y, b.scalar(b.dtype(x), 0)), b.scalar(b.dtype(x), 9));
+    } else if (below(2) == 0) {
+      std::swap(x, y);
+    }
     return b.map(op, {x, y});
+  }
+  ValueId selection(Builder& b) {
+    const ValueId x = late_value(), y = partner(b, x), z = partner(b, x);
+    if (y == ValueId::none || z == ValueId::none) return ValueId::none;
+    return b.select(b.map(one_of({Primitive::less, Primitive::equal, Primitive::less}), {x, z}), x, y);
   }
   // Something that broadcasts with x.
   ValueId partner(Builder& b, ValueId x) {

@@ -82,25 +82,33 @@ class Mutator {
   const Bytes& original_;
 };
 
-TEST_CASE("20,000 mutants of a model") {
-  constexpr int kMutants = 20'000;
+// Of `count` mutants of a model, how many are a model still.
+int accepted_mutants(const Message& model, int count) {
   const char* given = std::getenv("DIJI_TEST_SEED");
   const std::uint64_t seed = given == nullptr ? 1 : std::strtoull(given, nullptr, 10);
   MESSAGE("seed ", seed, "; repeat with DIJI_TEST_SEED=", seed);
   set_log_level(LogLevel::error);
-  const Bytes original = rich_model().bytes();
+  const Bytes original = model.bytes();
   Mutator mutator(seed, original);
   int accepted = 0;
-  for (int i = 0; i < kMutants; ++i) {
-    const auto model = read_onnx_bytes(mutator.next(), "m.onnx");
-    accepted += model ? 1 : 0;
-    if (is_sound(model)) continue;
+  for (int i = 0; i < count; ++i) {
+    const auto mutant = read_onnx_bytes(mutator.next(), "m.onnx");
+    accepted += mutant ? 1 : 0;
+    if (is_sound(mutant)) continue;
     CAPTURE(i);
-    EXPECT(is_sound(model));
+    EXPECT(is_sound(mutant));
   }
-  EXPECT(accepted > kMutants / 50);  // or the mutants would never get past the parser
-  EXPECT(accepted < kMutants);
   set_log_level(LogLevel::warning);
+  return accepted;
+}
+
+TEST_CASE("20,000 mutants of two models") {
+  constexpr int kMutants = 10'000;
+  for (const Message& model : {rich_model(), nested_model()}) {
+    const int accepted = accepted_mutants(model, kMutants);
+    EXPECT(accepted > kMutants / 200);  // or the mutants would never get past the parser
+    EXPECT(accepted < kMutants);
+  }
 }
 
 }  // namespace

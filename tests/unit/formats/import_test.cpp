@@ -128,6 +128,18 @@ TEST_CASE("an input with a default is a constant that the caller may replace") {
   EXPECT(run(other, inputs).same_bits(HostTensor::of<float>({1, 4}, {9, 9, 9, 9})));
 }
 
+TEST_CASE("overrides replace defaults and nothing else") {
+  GraphSpec graph = small_graph({node("Add", {"x", "y"}, {"z"})});
+  graph.inputs.push_back(tensor_info("y", kFloat, {std::int64_t{4}}));
+  const HostTensor nines = HostTensor::of<float>({4}, {9, 9, 9, 9});
+  const ImportedModel model = imported(import(model_of(graph), {.overrides = {{"y", nines}, {"x", nines}}}));
+  EXPECT(model.graph.inputs().size() == 1);
+  EXPECT(run(model, {HostTensor::of<float>({1, 4}, {1, 2, 3, 4})})
+             .same_bits(HostTensor::of<float>({1, 4}, {10, 11, 12, 13})));
+  expect_error(import(model_of(graph), {.overrides = {{"y", HostTensor::of<float>({3}, {9, 9, 9})}}}),
+               ErrorCode::mismatch, {"'y'", "[3]"});
+}
+
 TEST_CASE("Constant in each of its forms") {
   const auto constant = [](const Message& attribute) {
     GraphSpec graph{.nodes = {node("Constant", {}, {"z"}, {attribute})},

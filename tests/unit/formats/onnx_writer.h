@@ -12,6 +12,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -154,6 +155,39 @@ inline Message node(std::string_view op_type, std::initializer_list<std::string_
   return result;
 }
 
+inline Message graph_attribute(std::string_view name, const Message& graph) {
+  return attribute_head(name, onnx::AttributeType::graph).message(onnx::AttributeFields::g, graph);
+}
+/// An attribute that stands for one of the function around it.
+inline Message reference_attribute(std::string_view name, onnx::AttributeType type, std::string_view to) {
+  return attribute_head(name, type).text(onnx::AttributeFields::ref_attr_name, to);
+}
+
+/// A function of the domain "own", whose body is of operator set 17.
+struct FunctionSpec {
+  std::string_view name;
+  std::vector<std::string_view> inputs, outputs, attributes;
+  std::vector<Message> defaults, nodes;
+  std::int64_t version = 17;
+
+  Message message() const {
+    using onnx::FunctionFields;
+    Message function;
+    function.text(FunctionFields::name, name).text(FunctionFields::domain, "own");
+    for (const std::string_view input : inputs) function.text(FunctionFields::input, input);
+    for (const std::string_view output : outputs) function.text(FunctionFields::output, output);
+    for (const std::string_view attribute : attributes) function.text(FunctionFields::attribute, attribute);
+    for (const Message& attribute : defaults) function.message(FunctionFields::attribute_proto, attribute);
+    for (const Message& node : nodes) function.message(FunctionFields::node, node);
+    for (const auto& [domain, set] : {std::pair<std::string_view, std::int64_t>("", version), {"own", 1}}) {
+      function.message(FunctionFields::opset_import, Message()
+                                                         .text(onnx::OperatorSetIdFields::domain, domain)
+                                                         .integer(onnx::OperatorSetIdFields::version, set));
+    }
+    return function;
+  }
+};
+
 struct GraphSpec {
   std::vector<Message> nodes, initializers, inputs, outputs;
 
@@ -189,6 +223,18 @@ inline Result<ImportedModel> import(const Message& model, const ImportOptions& o
 }
 inline Result<ImportedModel> import(const GraphSpec& graph, std::int64_t version = 17) {
   return import(model_of(graph, version));
+}
+
+inline Message own_node(std::string_view op_type, std::initializer_list<std::string_view> inputs,
+                        std::initializer_list<std::string_view> outputs,
+                        std::initializer_list<Message> attributes = {}) {
+  return node(op_type, inputs, outputs, attributes).text(onnx::NodeFields::domain, "own");
+}
+inline Message model_with(const GraphSpec& graph, std::initializer_list<FunctionSpec> functions) {
+  Message model = model_of(graph).message(onnx::ModelFields::opset_import, opset("own", 1));
+  for (const FunctionSpec& function : functions)
+    model.message(onnx::ModelFields::functions, function.message());
+  return model;
 }
 
 /// x f32[N, 4], y f32[4], with `nodes` in between and `z` out.
@@ -232,6 +278,58 @@ inline Message rich_model() {
   Message model = model_of(graph);
   model.text(ModelFields::producer_name, "writer").message(ModelFields::metadata_props, entry);
   return model.message(ModelFields::opset_import, opset("ai.onnx.ml", 3));
+}
+
+/// A graph for an attribute: its inputs and outputs have no types.
+inline Message body_of(std::vector<std::string_view> inputs, std::vector<Message> nodes,
+                       std::vector<std::string_view> outputs, std::vector<Message> initializers = {}) {
+  GraphSpec graph{.nodes = std::move(nodes), .initializers = std::move(initializers)};
+  for (const std::string_view name : inputs) graph.inputs.push_back(value_info(name, {}));
+  for (const std::string_view name : outputs) graph.outputs.push_back(value_info(name, {}));
+  return graph.message();
+}
+
+/// The same for what nests: functions, branches, loops, sequences, packed constants.
+inline Message nested_model() {
+  const FunctionSpec scale{
+      .name = "Scale",
+      .inputs = {"p"},
+      .outputs = {"r"},
+      .attributes = {"by"},
+      .nodes = {
+          node("Constant", {}, {"k"}, {reference_attribute("value_float", onnx::AttributeType::real, "by")}),
+          node("Mul", {"p", "k"}, {"r"})}};
+  const Message higher = body_of({}, {node("Unsqueeze", {"s", "axes"}, {"t"})}, {"t"});
+  const Message step =
+      body_of({"i", "go", "a"},
+              {node("Add", {"a", "y"}, {"b"}), node("Concat", {"b", "b"}, {"d"}, {int_attribute("axis", 0)}),
+               node("Less", {"i", "n"}, {"on"})},
+              {"on", "d", "i"});
+  const Message scan = body_of({"state", "row"}, {node("Add", {"state", "row"}, {"next"})}, {"next", "next"});
+  const Message each = body_of({"el"}, {node("Tanh", {"el"}, {"o"})}, {"o"});
+  GraphSpec graph;
+  graph.nodes = {
+      own_node("Scale", {"x"}, {"s"}, {real_attribute("by", 2)}),
+      node("Loop", {"n", "c", "s"}, {"last", "trips"}, {graph_attribute("body", step)}),
+      node("Scan", {"y", "x"}, {"sum", "sums"},
+           {graph_attribute("body", scan), int_attribute("num_scan_inputs", 1),
+            ints_attribute("scan_input_directions", {1}), ints_attribute("scan_output_axes", {-1})}),
+      node("SplitToSequence", {"x"}, {"pieces"}, {int_attribute("axis", 1)}),
+      node("SequenceMap", {"pieces"}, {"mapped"}, {graph_attribute("body", each)}),
+      node("SequenceInsert", {"mapped", "s", "at"}, {"more"}),
+      node("ConcatFromSequence", {"more"}, {"joined"}, {int_attribute("axis", 1)}),
+      node("Cast", {"q"}, {"wide"}, {int_attribute("to", kFloat)}),
+      node("If", {"c"}, {"v"},
+           {graph_attribute("then_branch", higher), graph_attribute("else_branch", body_of({}, {}, {"s"}))}),
+      node("Exp", {"v"}, {"w"}),
+      node("ReduceMax", {"w"}, {"z"}, {int_attribute("keepdims", 0)})};
+  graph.initializers = {float_tensor("y", {4}, {1, 2, 3, 4}), int_tensor("axes", {0}), int_tensor("at", {1}),
+                        raw_tensor("q", 22, {3}, "\x2f\x01")};
+  graph.inputs = {tensor_info("x", kFloat, {std::string_view("N"), std::int64_t{4}}), tensor_info("c", 9, {}),
+                  tensor_info("n", kInt64, {})};
+  for (const std::string_view name : {"last", "trips", "sum", "sums", "joined", "wide", "z"})
+    graph.outputs.push_back(value_info(name, {}));
+  return model_with(graph, {scale});
 }
 
 }  // namespace diji::test

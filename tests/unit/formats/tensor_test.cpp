@@ -155,11 +155,37 @@ TEST_CASE("shapes that are none are refused") {
   expect_error(value_of(many), ErrorCode::malformed, {"more than 64 axes"});
 }
 
+TEST_CASE("packed elements are widened, the first from the lowest bits") {
+  constexpr std::int64_t kUInt4 = 21, kInt4 = 22, kUInt2 = 25, kInt2 = 26;
+  // 0x8f: 15 then 8; as signed -1 then -8. The unused half of the last byte may hold anything.
+  const std::string_view bytes("\x8f\x70\xf3", 3);
+  expect_values<std::uint8_t>(value_of(raw_tensor("t", kUInt4, {5}, bytes)), {15, 8, 0, 7, 3});
+  expect_values<std::int8_t>(value_of(raw_tensor("t", kInt4, {5}, bytes)), {-1, -8, 0, 7, 3});
+  expect_values<std::uint8_t>(value_of(raw_tensor("t", kUInt2, {5}, {"\xe4\x02", 2})), {0, 1, 2, 3, 2});
+  expect_values<std::int8_t>(value_of(raw_tensor("t", kInt2, {5}, {"\xe4\x02", 2})), {0, 1, -2, -1, -2});
+  Message packed = tensor_head("t", kInt4, {3});
+  packed.integer(TensorFields::int32_data, 0x8f)
+      .integer(TensorFields::int32_data, -2);  // 0xfe as a signed byte
+  expect_values<std::int8_t>(value_of(packed), {-1, -8, -2});
+  expect_values<std::int8_t>(value_of(tensor_head("t", kInt4, {0})), {});
+}
+
+TEST_CASE("packed elements that do not fit their shape") {
+  expect_error(value_of(raw_tensor("w", 22, {5}, "ab")), ErrorCode::malformed,
+               {"'w'", "2 bytes", "INT4", "needs 3"});
+  expect_error(value_of(raw_tensor("w", 22, {2}, "ab")), ErrorCode::malformed, {"needs 1"});
+  expect_error(value_of(tensor_head("w", 22, {std::int64_t{1} << 50})), ErrorCode::malformed, {"0 bytes"});
+  expect_error(value_of(tensor_head("w", 22, {1}).integer(TensorFields::int32_data, 256)),
+               ErrorCode::malformed, {"256 is no byte"});
+  expect_error(value_of(tensor_head("w", 22, {1}).integer(TensorFields::int64_data, 1)), ErrorCode::malformed,
+               {"field 7"});
+}
+
 TEST_CASE("types diji does not have are unsupported by name, unknown numbers malformed") {
   expect_error(value_of(tensor_head("w", 8, {1}).text(TensorFields::string_data, "x")),
                ErrorCode::unsupported, {"'w'", "STRING"});
   expect_error(value_of(tensor_head("w", 17, {1})), ErrorCode::unsupported, {"FLOAT8E4M3FN"});
-  expect_error(value_of(tensor_head("w", 22, {1})), ErrorCode::unsupported, {"INT4"});
+  expect_error(value_of(tensor_head("w", 23, {1})), ErrorCode::unsupported, {"FLOAT4E2M1"});
   expect_error(value_of(tensor_head("w", 14, {1})), ErrorCode::unsupported, {"COMPLEX64"});
   expect_error(value_of(tensor_head("w", 0, {1})), ErrorCode::malformed, {"data type 0"});
   expect_error(value_of(tensor_head("w", 99, {1})), ErrorCode::malformed, {"data type 99"});

@@ -39,7 +39,7 @@ void check_graph(Machine& machine, const test::RandomGraph& random) {
   REQUIRE_MESSAGE(executable, executable.error().message);
   const auto context = ExecutionContext::create(*executable, machine.cpu->default_pool());
   REQUIRE_MESSAGE(context, context.error().message);
-  CAPTURE(print((*executable)->graph));
+  CAPTURE(print((*executable)->graph()));
   // Twice: the second run meets the arena as the first one left it.
   for (int run = 0; run < 2; ++run) {
     const auto got = (*context)->run(random.inputs());

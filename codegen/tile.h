@@ -1,0 +1,64 @@
+// Register tiles: the loops around a product of matrices, shared by dot_general and convolution.
+#pragma once
+
+#include "codegen/loops.h"
+
+#include <functional>
+#include <optional>
+#include <vector>
+
+namespace diji {
+
+/// result[row, column] = Σ over k of lhs[row, k] · rhs[k, column], for each of `batches`. The order of every
+/// sum is ascending in k, whatever the sizes and tiles, so that bits depend on nothing else.
+struct TileProblem {
+  Dim batches = 1, rows, columns, depth;
+  Dim depth_step = 1;        ///< blocks of the contracted axis are multiples of this, and so is `depth`
+  DType dtype = DType::f32;  ///< of both sides in memory
+  int lhs_place = 0;
+  Dim lhs_along;                        ///< elements between neighbours in k
+  std::function<Reg(Reg row)> lhs_row;  ///< index of lhs[row, 0]
+  /// A right side whose columns lie side by side is read where it is.
+  struct Direct {
+    int place = 1;
+    Dim along;                              ///< elements between neighbours in k
+    std::function<Reg(Reg column)> column;  ///< index of rhs[0, column]
+  };
+  std::optional<Direct> direct;
+  /// Else it is packed: writes rows [first, first + count) of the panel that begins at `column` to local
+  /// memory, row k at panel + (k - first) · width; what lies beyond the last column is not looked at.
+  std::function<void(Reg first, Reg count, Reg column, Reg panel)> pack;
+  /// One vector of sums over k < end once more, with what does not belong to it left out, where packing put 0
+  /// in its place and 0 · ∞ made a NaN. None: nothing is ever left out.
+  std::function<Reg(Reg row, Reg column, Reg end)> careful;
+  /// Takes one vector of the result.
+  std::function<void(Reg row, Reg column, Reg mask, Reg sums)> finish;
+  /// Where a vector of the result goes, for hints; none: no hints.
+  std::function<NestBuilder::Address(Reg row, Reg column)> result;
+  bool finish_is_short = false;  ///< a few instructions, which may be repeated for each row of a tile
+};
+
+/// Loop axes in groups of one meaning, and where the loops stand on them.
+enum TileGroup : int { kBatch, kRow, kColumn, kContracted };
+struct TileAxes : LoopAxes {
+  std::vector<Reg> at;  ///< by axis; none: not placed yet
+  Dim extent(int group) const;
+  /// The stride along a group that is one axis, or 0 when it has none.
+  Dim stride(const Access& access, int group) const;
+  void place(NestBuilder& b, int group, Reg index);
+  /// Coordinates, 0 where the loops do not stand.
+  std::vector<Reg> coordinates(NestBuilder& b) const;
+};
+
+/// Sizes of a tile on a kind of device.
+struct TileShape {
+  int lanes = 1, vectors = 2, rows = 6;
+  int width() const { return lanes * vectors; }
+};
+TileShape tile_shape(const DeviceTraits& traits, DType dtype);
+
+/// Writes the nest: its grid, its local memory and its loops. `enter` is told the batch first.
+void lower_tiles(NestBuilder& b, const DeviceTraits& traits, const TileProblem& problem,
+                 const std::function<void(Reg batch)>& enter);
+
+}  // namespace diji

@@ -1,0 +1,156 @@
+// Rates of matrix products and convolutions beside the machine's own peak of multiply-adds, by hand:
+// build/release/bin/bench_contractions [THREADS [FILTER]]. It decides no test.
+#include "graph/text.h"
+#include "ops/catalog.h"
+#include "ops/samples.h"
+#include "runtime/self_check.h"
+#include "runtime/session.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+
+namespace diji {
+namespace {
+
+struct Case {
+  std::string name;
+  std::string text;  ///< of a graph with inputs a and b
+  double flops = 0;
+};
+
+std::string shape_text(const std::vector<std::int64_t>& shape) {
+  return fmt::format("{}", fmt::join(shape, ", "));
+}
+
+Case matmul(std::vector<std::int64_t> batch, std::int64_t m, std::int64_t k, std::int64_t n,
+            bool transposed) {
+  auto a = batch, b = batch;
+  std::vector<std::int64_t> swap;
+  for (std::size_t i = 0; i < batch.size(); ++i) swap.push_back(static_cast<std::int64_t>(i));
+  double flops = 2.0 * static_cast<double>(m * k * n);
+  for (const std::int64_t size : batch) flops *= static_cast<double>(size);
+  a.insert(a.end(), {m, k});
+  if (transposed)
+    b.insert(b.end(), {n, k});
+  else
+    b.insert(b.end(), {k, n});
+  const auto last = static_cast<std::int64_t>(batch.size());
+  swap.insert(swap.end(), {last + 1, last});
+  std::string text =
+      fmt::format("graph \"matmul\" {{\n  input %a \"a\" : f32[{}]\n  input %b \"b\" : f32[{}]\n",
+                  shape_text(a), shape_text(b));
+  if (transposed)
+    text +=
+        fmt::format("  %c = transpose(%b) {{perm = ints[{}]}}\n  %y = matmul(%a, %c)\n", shape_text(swap));
+  else
+    text += "  %y = matmul(%a, %b)\n";
+  text += "  output \"y\" = %y\n}\n";
+  return {fmt::format("matmul {}{}x{}x{}{}", batch.empty() ? "" : shape_text(batch) + " x ", m, k, n,
+                      transposed ? " transposed" : ""),
+          text, flops};
+}
+
+Case convolution(std::int64_t batch, std::int64_t channels, std::int64_t size, std::int64_t filters,
+                 std::int64_t kernel, std::int64_t stride, std::int64_t groups) {
+  const std::int64_t pad = kernel / 2, out = (size + 2 * pad - kernel) / stride + 1;
+  const std::string text = fmt::format(
+      "graph \"conv\" {{\n  input %a \"a\" : f32[{}, {}, {}, {}]\n  input %b \"b\" : f32[{}, {}, {}, {}]\n"
+      "  %y = conv(%a, %b) {{group = {}, pads = ints[{}, {}, {}, {}], strides = ints[{}, {}]}}\n"
+      "  output \"y\" = %y\n}}\n",
+      batch, channels, size, size, filters, channels / groups, kernel, kernel, groups, pad, pad, pad, pad,
+      stride, stride);
+  return {fmt::format("conv {}x{} {}x{} {}->{} stride {} groups {} batch {}", kernel, kernel, size, size,
+                      channels, filters, stride, groups, batch),
+          text, 2.0 * static_cast<double>(batch * out * out * filters * channels / groups * kernel * kernel)};
+}
+
+std::vector<Case> cases() {
+  std::vector<Case> all;
+  for (const std::int64_t size : {256, 512, 1024, 2048, 4096})
+    all.push_back(matmul({}, size, size, size, false));
+  all.push_back(matmul({}, 1000, 1000, 1000, false));
+  for (int k : {64, 128, 256, 512, 1024})
+    for (int m : {48, 480})
+      for (int n : {32, 128, 512})
+        all.push_back(matmul({}, m, k, n, false)), all.back().name = "X" + all.back().name;
+  all.push_back(matmul({}, 1024, 1040, 1040, false));
+  all.push_back(matmul({}, 128, 768, 768, false));
+  all.push_back(matmul({}, 128, 768, 3072, false));
+  all.push_back(matmul({}, 128, 3072, 768, false));
+  all.push_back(matmul({}, 32, 768, 3072, false));
+  all.push_back(matmul({}, 8, 768, 3072, false));
+  all.push_back(matmul({}, 1, 4096, 4096, false));
+  all.push_back(matmul({}, 4, 4096, 4096, false));
+  all.push_back(matmul({}, 1, 4096, 4096, true));
+  all.push_back(matmul({}, 1024, 1024, 1024, true));
+  all.push_back(matmul({12}, 512, 64, 512, false));
+  all.push_back(matmul({12}, 512, 64, 512, true));
+  all.push_back(matmul({12}, 512, 512, 64, false));
+  for (const std::int64_t batch : {1, 8}) {
+    all.push_back(convolution(batch, 3, 224, 64, 7, 2, 1));
+    all.push_back(convolution(batch, 64, 56, 64, 1, 1, 1));
+    all.push_back(convolution(batch, 64, 56, 64, 3, 1, 1));
+    all.push_back(convolution(batch, 64, 56, 256, 1, 1, 1));
+    all.push_back(convolution(batch, 256, 56, 64, 1, 1, 1));
+    all.push_back(convolution(batch, 128, 56, 128, 3, 2, 1));
+    all.push_back(convolution(batch, 128, 28, 128, 3, 1, 1));
+    all.push_back(convolution(batch, 256, 56, 512, 1, 2, 1));
+    all.push_back(convolution(batch, 512, 28, 128, 1, 1, 1));
+    all.push_back(convolution(batch, 256, 14, 256, 3, 1, 1));
+    all.push_back(convolution(batch, 256, 14, 1024, 1, 1, 1));
+    all.push_back(convolution(batch, 512, 7, 512, 3, 1, 1));
+    all.push_back(convolution(batch, 2048, 7, 512, 1, 1, 1));
+    all.push_back(convolution(batch, 32, 112, 32, 3, 1, 32));
+    all.push_back(convolution(batch, 96, 112, 96, 3, 2, 96));
+    all.push_back(convolution(batch, 576, 14, 576, 3, 1, 576));
+    all.push_back(convolution(batch, 128, 56, 128, 3, 1, 32));
+  }
+  return all;
+}
+
+double median(std::vector<double> values) {
+  std::ranges::sort(values);
+  return values[values.size() / 2];
+}
+
+Result<void> measure(DeviceList& devices, CompileCache& cache, const Case& one) {
+  auto session = TRY(Session::of(devices, TRY(parse(one.text, find_op)), {}));
+  std::map<std::string, HostTensor> inputs;
+  for (const Port& port : session->graph().inputs()) {
+    const Type& type = session->graph().type(port.value);
+    inputs.emplace(port.name,
+                   sample_tensor(type.dtype, TRY(evaluate(type.shape, {})), Fill::normal, inputs.size() + 1));
+  }
+  TRY(session->run(inputs));
+  std::vector<double> shares, rates;
+  double spent = 0;
+  for (int i = 0; i < 5 || (spent < 100 && i < 40); ++i) {
+    RunStats stats;
+    TRY(session->run(inputs, &stats, {.timed = true}));
+    double milliseconds = 0;
+    for (const auto& kernel : stats.kernels) milliseconds += kernel.milliseconds;
+    spent += milliseconds;
+    rates.push_back(one.flops / (milliseconds * 1e6));
+    if (i < 5) shares.push_back(TRY(measure_peak_gflops(session->device(), cache)));
+  }
+  const double peak = median(shares);
+  std::printf("%-58s %8.1f GFLOP/s  %5.1f %% of %.0f  %zu kernel(s)\n", one.name.c_str(), median(rates),
+              100 * median(rates) / peak, peak, session->executable().segments[0].steps.size());
+  std::fflush(stdout);
+  return {};
+}
+
+}  // namespace
+}  // namespace diji
+
+int main(int argc, char** argv) {
+  using namespace diji;
+  DeviceList devices(built_in_plugins(), argc > 1 ? std::atoi(argv[1]) : 1);
+  CompileCache cache;
+  for (const Case& one : cases()) {
+    if (argc > 2 && one.name.find(argv[2]) == std::string::npos) continue;
+    const auto done = measure(devices, cache, one);
+    if (!done) std::printf("%s: %s\n", one.name.c_str(), done.error().message.c_str());
+  }
+}
