@@ -64,13 +64,13 @@ Real with_special_values(Real u, Real result) {
   return select((0.0 < u) & (u < kInfinity), result, special);
 }
 
-// log(1 + y) + k·ln2 where `beyond`, log(y) + ln2 there: for y so large that 1 + y = y.
+// log(1 + y): what 1 + y loses comes back as a correction.
 Real log1p_of(Real y, Precision precision) {
   const Pair u = two_sum(y.like(1), y);
   return with_special_values(u.high, log_of(split(u.high, precision), u.low / u.high, precision));
 }
 
-// log1p(small), or where x is beyond 2^60, log(2x).
+// log1p(small), or where x is beyond 2^60 (its square may overflow, and 1 + x is x), log(2x).
 Real log1p_or_log_of_twice(Real small, Real x, Precision precision) {
   if (precision == Precision::single) return log1p_of(small, precision);  // squares of f32 do not overflow
   const Mask beyond = 0x1p60 < x;

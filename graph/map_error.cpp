@@ -193,6 +193,8 @@ double bits(Primitive map, Uncertain a, Uncertain b, double result, DType dtype)
 
 double comparison(Uncertain a, Uncertain b) {
   const double reach = a.error + b.error;
+  // However far off, a finite number is no infinity.
+  if (std::isinf(a.value) != std::isinf(b.value) && std::isfinite(reach)) return 0;
   // Integers of 64 bits are only nearly what these doubles say.
   const double slack = kHostError * (std::fabs(a.value) + std::fabs(b.value));
   return reach > 0 && !(std::fabs(a.value - b.value) > reach + slack) ? 1 : 0;
@@ -233,6 +235,14 @@ double nan_error(Primitive map, std::span<const Uncertain> x) {
   return kInfinity;
 }
 
+// An infinity that is there for certain, and something added to it that is finite for certain.
+bool stays_infinite(Primitive map, std::span<const Uncertain> x) {
+  if (map != Primitive::add && map != Primitive::subtract) return false;
+  const auto infinite = [](Uncertain operand) { return std::isinf(operand.value) && is_certain(operand); };
+  const auto finite = [](Uncertain operand) { return std::isfinite(operand.value + operand.error); };
+  return (infinite(x[0]) && finite(x[1])) || (infinite(x[1]) && finite(x[0]));
+}
+
 double propagated(Primitive map, std::span<const Uncertain> x, double result, DType dtype) {
   if (x.size() == 1) return propagated(map, x[0], result);
   const Uncertain a = x[0], b = x[1];
@@ -242,7 +252,8 @@ double propagated(Primitive map, std::span<const Uncertain> x, double result, DT
     case Primitive::multiply:
       return times(a.value, b.error) + times(b.value, a.error) + times(a.error, b.error);
     case Primitive::divide: {
-      const double error = quotient(a, b, result);
+      // Of integers before it is truncated: 16 / -18 is 0, and 16 / -17 is close to -1.
+      const double error = quotient(a, b, is_floating(dtype) ? result : a.value / b.value);
       return error + (error > 0 && !is_floating(dtype) ? 1 : 0);  // truncation may fall to either side
     }
     case Primitive::remainder: return remainder(a, b, result);
@@ -300,6 +311,7 @@ double rounding_factor(Primitive map, DType dtype) {
 
 double map_error(Primitive map, std::span<const Uncertain> operands, double result, DType dtype, double u) {
   if (std::isnan(result)) return nan_error(map, operands);
+  if (std::isinf(result) && stays_infinite(map, operands)) return 0;
   return with_rounding(propagated(map, operands, result, dtype), result, rounding_factor(map, dtype) * u);
 }
 

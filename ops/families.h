@@ -24,5 +24,10 @@ std::span<const OpDef> einsum_ops();
 std::span<const OpDef> attention_ops();
 std::span<const OpDef> padding_ops();
 std::span<const OpDef> resize_ops();
+std::span<const OpDef> image_ops();
+std::span<const OpDef> signal_ops();
+std::span<const OpDef> loss_ops();
+std::span<const OpDef> selection_ops();
+std::span<const OpDef> recurrent_ops();
 
 }  // namespace diji

@@ -30,17 +30,17 @@ ValueId times(Builder& b, ValueId x, std::int64_t factor) {
 
 ValueId clamp(Builder& b, ValueId x, ValueId low, ValueId high) { return b.minimum(b.maximum(x, low), high); }
 
-ValueId in_range(Builder& b, ValueId x, const Dim& size) {
+ValueId in_range(Builder& b, ValueId x, Dim size) {
   return b.logical_and(b.less(size_scalar(b, -1), x), b.less(x, size_scalar(b, size)));
 }
 
-ValueId floor_mod(Builder& b, ValueId x, const Dim& size) {
+ValueId floor_mod(Builder& b, ValueId x, Dim size) {
   const ValueId period = size_scalar(b, size);
   const ValueId rest = b.map(Primitive::remainder, {x, period});
   return b.select(b.less(rest, size_scalar(b, 0)), b.add(rest, period), rest);
 }
 
-ValueId slice_axis(Builder& b, ValueId x, std::int64_t axis, const Dim& start, const Dim& size) {
+ValueId slice_axis(Builder& b, ValueId x, std::int64_t axis, Dim start, Dim size) {
   if (!b.ok()) return ValueId::none;
   Shape begin(b.shape(x).size(), Dim(0)), to = b.shape(x);
   begin[static_cast<std::size_t>(axis)] = start;

@@ -32,11 +32,11 @@ ValueId times(Builder& b, ValueId x, std::int64_t factor);
 /// Elements kept between low and high.
 ValueId clamp(Builder& b, ValueId x, ValueId low, ValueId high);
 /// 0 ≤ x < size, for integers.
-ValueId in_range(Builder& b, ValueId x, const Dim& size);
+ValueId in_range(Builder& b, ValueId x, Dim size);
 /// x modulo a positive size, never negative, for integers.
-ValueId floor_mod(Builder& b, ValueId x, const Dim& size);
+ValueId floor_mod(Builder& b, ValueId x, Dim size);
 /// x with elements `size` from `start` on, on one axis.
-ValueId slice_axis(Builder& b, ValueId x, std::int64_t axis, const Dim& start, const Dim& size);
+ValueId slice_axis(Builder& b, ValueId x, std::int64_t axis, Dim start, Dim size);
 /// [0, 1, ... size) along `axis` of a tensor of this rank; the other axes have size 1.
 ValueId coordinates(Builder& b, std::int64_t rank, std::int64_t axis, const Dim& size,
                     DType dtype = DType::i64);

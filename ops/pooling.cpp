@@ -30,8 +30,7 @@ ValueId cells_or(Builder& b, ValueId x, const Windows& windows, ValueId otherwis
 struct KernelRange {
   ValueId first, last;
 };
-KernelRange kernel_range(Builder& b, const Windows& windows, const Shape& space, std::size_t i,
-                         const Dim& in) {
+KernelRange kernel_range(Builder& b, const Windows& windows, const Shape& space, std::size_t i, Dim in) {
   const auto p = static_cast<std::int64_t>(2 + windows.spatial() + i);
   const ValueId start = minus_size(b, times(b, b.iota(space, p), windows.strides[i]), windows.pads_low[i]);
   const ValueId zero = size_scalar(b, 0), dilation = size_scalar(b, windows.dilations[i]);
@@ -91,7 +90,7 @@ Values max_pool(Builder& b, const OpCall& call) {
 }
 
 // How many elements of each window exist along one axis: those in x, or in x and its padding.
-ValueId count_along(Builder& b, const Windows& windows, std::size_t i, const Dim& in, bool padding) {
+ValueId count_along(Builder& b, const Windows& windows, std::size_t i, Dim in, bool padding) {
   const Shape space = {windows.kernel[i], windows.out[i]};
   const ValueId start = minus_size(b, times(b, b.iota(space, 1), windows.strides[i]), windows.pads_low[i]);
   const ValueId cell = b.add(start, times(b, b.iota(space, 0), windows.dilations[i]));

@@ -378,7 +378,7 @@ std::vector<Sample> resize_samples(DType t) {
   return samples;
 }
 
-constexpr List<AttributeDef, 18> kAttributes = {
+constexpr decltype(OpDef::attributes) kAttributes = {
     {"antialias", AttributeKind::integer, "0", "stretch the kernel where an axis shrinks"},
     {"axes", AttributeKind::integers, "all", "which axes scales, sizes and roi speak of"},
     {"coordinate_transformation_mode", AttributeKind::text, "half_pixel",

@@ -119,7 +119,7 @@ ValueId gather_windows(Builder& b, ValueId x, const Windows& windows) {
   return b.gather(x, std::move(indices), !windows.inside);
 }
 
-ValueId window_mask(Builder& b, const Windows& windows, const Shape& x) {
+ValueId window_mask(Builder& b, const Windows& windows, Shape x) {
   const Shape space = window_space(windows, x);
   ValueId mask = ValueId::none;
   for (std::size_t i = 0; i < windows.spatial(); ++i) {
@@ -135,7 +135,7 @@ Ints kernel_axes(const Windows& windows) {
   return axes;
 }
 
-ValueId fold_windows(Builder& b, ValueId columns, const Windows& windows, const Shape& in) {
+ValueId fold_windows(Builder& b, ValueId columns, const Windows& windows, Shape in) {
   Shape space = {in[0], in[1]};
   for (const std::int64_t size : windows.kernel) space.emplace_back(size);
   space.insert(space.end(), in.begin() + 2, in.end());

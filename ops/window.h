@@ -33,12 +33,12 @@ ValueId window_cell(Builder& b, const Windows& windows, const Shape& space, std:
 /// Cells of x; 0 where there is none.
 ValueId gather_windows(Builder& b, ValueId x, const Windows& windows);
 /// Which elements of the space look at a cell of x.
-ValueId window_mask(Builder& b, const Windows& windows, const Shape& x);
+ValueId window_mask(Builder& b, const Windows& windows, Shape x);
 /// The axes of the kernel in the space.
 Ints kernel_axes(const Windows& windows);
 
 /// The transpose of gather_windows: columns [N, C, kernel..., out...] are summed where their cells lie, into
 /// [N, C, in...].
-ValueId fold_windows(Builder& b, ValueId columns, const Windows& windows, const Shape& in);
+ValueId fold_windows(Builder& b, ValueId columns, const Windows& windows, Shape in);
 
 }  // namespace diji

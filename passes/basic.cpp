@@ -88,6 +88,25 @@ std::optional<Values> taken_branch(const Graph& graph, Builder& builder, const N
   return inline_body(builder, body, Values(inputs.begin() + 1, inputs.end()));
 }
 
+// Captured constants become the bodies' own, so that what is made of them folds inside too.
+std::optional<Values> take_constants_in(const Graph& graph, Builder& builder, const Node& node,
+                                        const Values& inputs) {
+  const bool is_loop = primitive_of(node.op) == Primitive::loop;
+  const std::size_t first = is_loop ? loop_form(node).first_capture() : 1;
+  const std::size_t before = is_loop ? 2 : 1;  // inputs that no body sees; a loop's body sees the iteration
+  const auto constant = [&](std::size_t i) { return builder.graph().value(inputs[i]).constant; };
+  Node copy = node;
+  Values kept(inputs.begin(), inputs.begin() + static_cast<std::ptrdiff_t>(first));
+  std::vector<std::shared_ptr<const HostTensor>> known(first - before + (is_loop ? 1 : 0));
+  for (std::size_t i = first; i < inputs.size(); ++i) {
+    known.push_back(constant(i));
+    if (known.back() == nullptr) kept.push_back(inputs[i]);
+  }
+  if (kept.size() == inputs.size()) return std::nullopt;
+  for (auto& body : copy.bodies) body = std::make_shared<const Graph>(with_constants(*body, known));
+  return copy_node(builder, graph, copy, kept);
+}
+
 // What becomes a constant or sizes nowhere: it has several results, or a run tells its sizes.
 bool never_folds(Primitive primitive) {
   return primitive == Primitive::fusion || primitive == Primitive::conditional ||
@@ -138,7 +157,10 @@ Result<Graph> fold_constants(const Graph& graph, const PassOptions&) {
   return rewrite(graph, [&](Builder& builder, const Node& node, Values& inputs) -> std::optional<Values> {
     if (!known) known.emplace(builder.graph());
     const auto primitive = primitive_of(node.op);
-    if (primitive == Primitive::conditional) return taken_branch(graph, builder, node, inputs);
+    if (primitive == Primitive::conditional) {
+      if (auto taken = taken_branch(graph, builder, node, inputs)) return taken;
+    }
+    if (has_bodies(node)) return take_constants_in(graph, builder, node, inputs);
     if (!primitive || never_folds(*primitive)) return std::nullopt;
     const Value& value = graph.value(node.outputs[0]);
     const bool all_constant = known->all(inputs);

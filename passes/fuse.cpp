@@ -152,10 +152,7 @@ class Fuser {
     Group& group = groups_[index];
     const bool root = is_root(primitive(i));
     if (group.nodes.size() >= kNodesMax || (root && group.root)) return false;
-    // How much a compact has is known only after its kernel; the parts of a concatenation are written one by
-    // one.
-    const bool no_epilogue = primitive(i) == Primitive::concatenate || primitive(i) == Primitive::compact;
-    if (root && (disabled("fuse_epilogue") || no_epilogue)) return false;
+    if (root && disabled("fuse_epilogue")) return false;
     if (!root && disabled(group.root ? "fuse_prologue" : "fuse_elementwise")) return false;
     if (coordinates_[i] && disabled("fuse_coordinates")) return false;
     if (primitive(i) == Primitive::gather && disabled("fuse_gather")) return false;

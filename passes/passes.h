@@ -19,7 +19,8 @@ struct PassOptions {
 /// Composed operators to primitives. Errors: operators whose kind is not built yet, by name.
 Result<Graph> decompose(const Graph& graph, const PassOptions& options);
 /// Nodes whose operands are constants become constants (typed interpreter), within a size budget; integer
-/// tensors known as expressions of sizes become prim.dims; a conditional whose branch is known becomes it.
+/// tensors known as expressions of sizes become prim.dims; a conditional whose branch is known becomes it,
+/// and captured constants become the bodies' own.
 Result<Graph> fold_constants(const Graph& graph, const PassOptions& options);
 /// The named local rules (see rules()) until none applies.
 Result<Graph> simplify(const Graph& graph, const PassOptions& options);

@@ -55,6 +55,21 @@ Result<Graph> rewrite_bodies(const Graph& graph, const std::function<Result<Grap
   });
 }
 
+Graph with_constants(const Graph& body, const std::vector<std::shared_ptr<const HostTensor>>& inputs) {
+  Graph result = body.successor();
+  Values given;
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    const Port& port = body.inputs()[i];
+    given.push_back(inputs[i] != nullptr ? result.add_constant(inputs[i])
+                                         : result.add_input(port.name, body.type(port.value)));
+    if (inputs[i] == nullptr) result.set_contents(given.back(), body.value(port.value).contents);
+  }
+  Builder builder(result);
+  const Values outputs = inline_body(builder, body, given);
+  for (std::size_t i = 0; i < outputs.size(); ++i) result.add_output(body.outputs()[i].name, outputs[i]);
+  return result;
+}
+
 Values inline_body(Builder& builder, const Graph& body, const Values& inputs) {
   ValueMap map(body.values().size());
   for (std::size_t i = 0; i < inputs.size(); ++i) map.set(body.inputs()[i].value, inputs[i]);

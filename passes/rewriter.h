@@ -36,6 +36,9 @@ bool has_bodies(const Node& node);
 /// The graph with every body of its conditionals and loops replaced; equal bodies stay one.
 Result<Graph> rewrite_bodies(const Graph& graph, const std::function<Result<Graph>(const Graph&)>& change);
 
+/// The body with constants in place of some of its inputs (null: it stays one).
+Graph with_constants(const Graph& body, const std::vector<std::shared_ptr<const HostTensor>>& inputs);
+
 /// The nodes of `body` behind those of the builder's graph, with `inputs` for its inputs. Returns its
 /// outputs.
 Values inline_body(Builder& builder, const Graph& body, const Values& inputs);

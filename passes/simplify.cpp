@@ -70,7 +70,9 @@ std::optional<ValueId> sink_broadcast(Builder& b, Primitive primitive, const Nod
                                       const Values& inputs) {
   if (!is_map(primitive)) return std::nullopt;
   // Stretched over no element at all, an integer division never meets its zero divisor.
-  if (primitive == Primitive::divide && !is_floating(b.dtype(inputs[0]))) return std::nullopt;
+  const bool divides =
+      primitive == Primitive::divide || primitive == Primitive::remainder || primitive == Primitive::power;
+  if (divides && !is_floating(b.dtype(inputs[0]))) return std::nullopt;
   const Shape target = b.shape(inputs[0]);
   Values sources;
   Shape common(target.size(), Dim(1));

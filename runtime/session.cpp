@@ -50,9 +50,9 @@ std::vector<bool> known_values(const Graph& graph) {
 void count_nodes(const Graph& graph, Coverage& coverage) {
   const std::vector<bool> known = known_values(graph);
   for (const Node& node : graph.nodes()) {
-    const bool folded =
-        symbols_bound_by(node).empty() &&
-        std::ranges::all_of(node.outputs, [&](ValueId id) { return known[static_cast<std::size_t>(id)]; });
+    const bool folded = symbols_bound_by(node).empty() && std::ranges::all_of(node.outputs, [&](ValueId id) {
+                          return known[static_cast<std::size_t>(id)];
+                        });
     (folded ? coverage.folded : coverage.generated) += 1;
     const std::string_view how = folded ? "folded" : "generated";
     const auto row = std::ranges::find_if(

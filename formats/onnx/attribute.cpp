@@ -51,6 +51,14 @@ Result<Attribute> plain_value(const NodeProto& node, const AttributeProto& attri
                 type_name(attribute));
 }
 
+// A list of words is one text for operators: none of them takes words with a comma.
+Result<Attribute> joined_words(const NodeProto& node, const AttributeProto& attribute, Source& source) {
+  const auto* words = std::get_if<std::vector<std::string_view>>(&attribute.value);
+  const std::string text = words == nullptr ? "" : fmt::format("{}", fmt::join(*words, ","));
+  if (is_utf8(text)) return text;
+  return refuse(ErrorCode::malformed, node, attribute, source.file, "is not UTF-8 text");
+}
+
 AttributeType wanted_type(AttributeKind kind) {
   switch (kind) {
     case AttributeKind::integer:
@@ -68,6 +76,8 @@ AttributeType wanted_type(AttributeKind kind) {
 Result<Attribute> known_value(const NodeProto& node, const AttributeProto& attribute, AttributeKind kind,
                               Source& source) {
   const AttributeType wanted = wanted_type(kind);
+  if (kind == AttributeKind::text && attribute.type == AttributeType::strings)
+    return joined_words(node, attribute, source);
   if (attribute.type != wanted) {
     return refuse(ErrorCode::malformed, node, attribute, source.file, "is of type {}, the operator has {}",
                   type_name(attribute), kAttributeTypeNames[static_cast<std::size_t>(wanted)]);

@@ -224,6 +224,12 @@ Result<void> parse_attribute_value(AttributeProto& attribute, const Field& field
       auto graph = std::make_shared<const GraphProto>(TRY(parse_graph(field, depth + 1)));
       return push(std::get<Graphs>(attribute.value), std::move(graph), kAttributesMax, field, "graphs");
     }
+    case AttributeType::strings: {
+      using Strings = std::vector<std::string_view>;
+      if (!std::holds_alternative<Strings>(attribute.value)) attribute.value = Strings();
+      return push(std::get<Strings>(attribute.value), TRY(parse_bytes(field)), kAttributesMax, field,
+                  "strings");
+    }
     case AttributeType::integers:
       return append<std::int64_t>(attribute, field, WireType::varint,
                                   [](std::uint64_t bits) { return static_cast<std::int64_t>(bits); });

@@ -58,7 +58,7 @@ struct AttributeProto {
   /// Nothing for the kinds that no operator of ours takes.
   std::variant<std::monostate, std::int64_t, double, std::string_view, std::vector<std::int64_t>,
                std::vector<double>, std::shared_ptr<const TensorProto>, std::shared_ptr<const GraphProto>,
-               std::vector<std::shared_ptr<const GraphProto>>>
+               std::vector<std::shared_ptr<const GraphProto>>, std::vector<std::string_view>>
       value;
 };
 

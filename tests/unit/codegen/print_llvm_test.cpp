@@ -90,6 +90,32 @@ TEST_CASE("equal kernels have equal texts whatever the sizes, so that one compil
   EXPECT(text(Dim::symbol("N"), Dim::symbol("M")) == text(Dim::symbol("P"), Dim::symbol("Q")));
 }
 
+TEST_CASE("functions become instructions, not calls of a library") {
+  const auto text = [](Primitive map, DType dtype) {
+    Graph body;
+    Builder b(body);
+    const ValueId x = body.add_input("x", {dtype, {Dim::symbol("N")}});
+    body.add_output("y", arity(map) == 1 ? b.map(map, {x}) : b.map(map, {x, x}));
+    const auto kernels = lower(body, {.dialect = "llvm-ir", .vector_bytes = 32, .vector_registers = 16});
+    REQUIRE(kernels);
+    return (*kernels)[0].text;
+  };
+  const auto has = [](const std::string& all, std::string_view part) { return all.find(part) != all.npos; };
+  EXPECT(has(text(Primitive::floor, DType::f32), "call <8 x float> @llvm.floor.v8f32(<8 x float> "));
+  EXPECT(has(text(Primitive::ceil, DType::f64), "@llvm.ceil.v8f64"));
+  EXPECT(has(text(Primitive::absolute, DType::f32), "@llvm.fabs.v8f32"));
+  EXPECT(has(text(Primitive::bit_xor, DType::i32), "= xor <8 x i32> "));
+  EXPECT(has(text(Primitive::bit_xor, DType::boolean), "= xor <8 x i1> "));
+  EXPECT(has(text(Primitive::less, DType::boolean), "= icmp ult <8 x i1> "));
+  EXPECT(has(text(Primitive::power, DType::f64), "@llvm.fma.v8f64"));
+  for (const Primitive map :
+       {Primitive::exp, Primitive::log, Primitive::sin, Primitive::erf, Primitive::power}) {
+    CAPTURE(op_of(map).name);
+    for (const std::string_view call : {"@llvm.exp", "@llvm.log", "@llvm.sin", "@llvm.pow", "@erf"})
+      EXPECT_FALSE(has(text(map, DType::f32), call));
+  }
+}
+
 TEST_CASE("an unknown dialect is refused with those that exist") {
   const auto text = print_nest(LoopNest{.entry = "x"}, "opencl");
   REQUIRE_FALSE(text);

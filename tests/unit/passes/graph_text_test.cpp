@@ -70,11 +70,11 @@ std::vector<Case> read_cases(const std::filesystem::path& path) {
   return cases;
 }
 
-Result<Graph> run_pass(Graph graph, std::string_view name, const PassOptions& options) {
+Result<Graph> run_named(Graph graph, std::string_view name, const PassOptions& options) {
   if (name == "pipeline") return run_pipeline(std::move(graph), options);
   const auto found = std::ranges::find(pipeline(), name, &PassEntry::name);
   if (found == pipeline().end()) return fail(ErrorCode::usage, "no pass '{}'", name);
-  graph = TRY(found->run(graph, options));
+  graph = TRY(run_pass(*found, graph, options));
   if (auto verified = verify(graph); !verified) return std::unexpected(verified.error());
   return graph;
 }
@@ -101,7 +101,7 @@ Result<std::string> result_of(const Case& one) {
   if (passes.empty()) return fail(ErrorCode::usage, "a case needs a pass");
   Graph graph = TRY(parse(one.before, find_op));
   if (auto verified = verify(graph); !verified) return std::unexpected(verified.error());
-  for (const std::string_view name : passes) graph = TRY(run_pass(std::move(graph), name, options));
+  for (const std::string_view name : passes) graph = TRY(run_named(std::move(graph), name, options));
   return print(graph);
 }
 
