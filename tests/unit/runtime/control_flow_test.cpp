@@ -460,8 +460,7 @@ TEST_CASE("how many elements are true is known behind the kernel that counts the
   }
   const auto executable =
       std::shared_ptr<const Executable>(&model.session().executable(), [](const auto*) {});
-  const auto checks =
-      verify_kernels(executable, std::vector{normal({50}), normal({3, 1}, 7), truth(true)});
+  const auto checks = verify_kernels(executable, std::vector{normal({50}), normal({3, 1}, 7), truth(true)});
   REQUIRE_MESSAGE(checks, checks.error().message);
   for (const KernelCheck& check : *checks) {
     CAPTURE(check.operators);
