@@ -63,7 +63,7 @@ enum class NestOp : std::uint8_t {
   // memory: element index, optional stride (in elements, between lanes), optional mask (off lanes give 0)
   load,
   store,
-  prefetch,  ///< a hint that this address is read soon; it need not exist
+  prefetch,  ///< a hint that this address is read (`integer` 0) or written (1) soon; it need not exist
   // control
   loop,          ///< operands: lower, upper, step, initial values; results: final values
   report_error,  ///< operands: condition (i1), value (i64); `integer` is the code

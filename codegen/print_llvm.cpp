@@ -363,10 +363,12 @@ class Printer {
     }
   }
 
-  // Data for reading, to be kept in all caches.
+  // Data, to be kept in all caches.
   void prefetch(const NestInstruction& i) {
     declare("void @llvm.prefetch.p0(ptr, i32 immarg, i32 immarg, i32 immarg)");
-    line("  call void @llvm.prefetch.p0(ptr {}, i32 0, i32 3, i32 1)", address(i, stored(i.type)));
+    const std::string at = address(i, stored(i.type));
+    line("  call void @llvm.prefetch.p0(ptr {}, i32 {}, i32 {}, i32 1)", at, i.integer == 1 ? 1 : 0,
+         i.integer == 2 ? 2 : 3);
   }
 
   void loop(const NestInstruction& i) {

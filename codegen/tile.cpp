@@ -1,31 +1,39 @@
 // Blocking: a block of columns is packed in panels that stay in the second-level cache while all rows of a
 // chunk pass by; a tile of the result stays in registers while it runs over the contracted axis.
 #include "codegen/tile.h"
+#include <cstdlib>
 
 namespace diji {
 namespace {
 
 // Longest run over the contracted axis (measured: 256 costs 10 %, from 1024 on there is no gain). Longer axes
 // are cut in equal blocks and the sums wait in local memory, in the type they are summed in.
-constexpr std::int64_t kDepthMax = 1536;
+static std::int64_t knob(const char* n, std::int64_t d) {
+  const char* v = std::getenv(n);
+  return v ? std::atoll(v) : d;
+}
+static const std::int64_t kDepthMax = knob("KD", 1536);
 
 // Packed panels of one block of columns: half of a second-level cache of 1 MiB. Each row of the left side is
 // read once for all of them.
-constexpr std::int64_t kBlockBytes = 512 * 1024;
+static const std::int64_t kBlockBytes = knob("KB", 512 * 1024);
 constexpr std::int64_t kPanelsMax = 16;
 
 // Grid indices that a product is cut into where it is large enough: work for as many threads.
-constexpr std::int64_t kColumnBlocksWanted = 8, kGridWanted = 16;
+static const std::int64_t kColumnBlocksWanted = knob("KC", 8), kGridWanted = knob("KG", 16);
 constexpr std::int64_t kChunkTilesMin = 4, kChunkRowsMax = 2048;
 
 // Rows that the right side is read ahead of use, when it is not packed yet.
-constexpr std::int64_t kRowsAhead = 12;
+static const std::int64_t kRowsAhead = knob("KA", 12);
 
-// Products of up to this many rows read each element of the right side once, where it lies.
+// Products of up to this many rows read each element of the right side once, where it lies, in long runs: a
+// block of columns is 4 KiB of f32 where that still leaves some blocks.
 constexpr int kFewRows = 4;
+constexpr std::int64_t kFewRowsColumns = 1024, kFewRowsBlocksWanted = 4;
 
-// Tiles of one row need as many vectors as cover the latency of a multiply-add: 4 cycles on two units.
-constexpr int kVectorsOneRow = 8, kVectorsFewRows = 4;
+// Steps of the contracted axis that share one pass over the sums of few rows; the left side's values for them
+// stay in registers.
+constexpr int kStepsOneRow = 8, kStepsFewRows = 4;
 
 struct TilePlan {
   TilePlan(const TileProblem& problem, const TileShape& shape) {
@@ -52,7 +60,24 @@ struct TilePlan {
     panel_elements = depth_block * width;
     sums_at = panels * panel_elements;
     local_bytes = (panels * depth_block + max(sums_on * panels * chunk_rows, shape.rows)) * Dim(row_bytes);
+    if (problem.direct) use_few_rows(problem, shape, all_panels, row_bytes);
   }
+
+  // Where there are few rows: all of the contracted axis at once, the sums of all columns of a block in local
+  // memory.
+  void use_few_rows(const TileProblem& problem, const TileShape& shape, const Dim& all_panels,
+                    std::int64_t row_bytes) {
+    const Dim one(1), most(std::max<std::int64_t>(kFewRowsColumns / shape.width(), 1));
+    const Dim few_max = max(min(ceil_div(all_panels, kFewRowsBlocksWanted), most), one);
+    const Dim few_blocks = ceil_div(all_panels, few_max);
+    const auto choose = [&](Dim& target, const Dim& few) {
+      target = select_less(problem.rows, kFewRows + 1, few, target);
+    };
+    choose(column_blocks, few_blocks);
+    choose(panels, ceil_div(all_panels, max(few_blocks, one)));
+    choose(local_bytes, panels * Dim(kFewRows * row_bytes));
+  }
+
   Dim depth_blocks, depth_block, column_blocks, panels, chunk_rows, chunks, sums_on, panel_elements, sums_at,
       local_bytes;
 };
@@ -86,7 +111,7 @@ class TileLowering {
   }
 
  private:
-  enum class Source : std::uint8_t { packed, direct, direct_and_pack };
+  enum class Source : std::uint8_t { packed, direct_and_pack };
 
   struct Tile {
     Source source = Source::packed;
@@ -102,26 +127,80 @@ class TileLowering {
     return masks;
   }
 
-  // Each row once, straight from memory.
+  // Sums of all columns of the block wait in local memory while a few steps of the contracted axis at a time
+  // are added: the right side is read once, in runs as long as the block.
   void few_rows() {
-    const Reg zero = b.integer(0), depth = b.dim(problem_.depth);
-    first_depth_ = zero;
-    depth_ = depth;
-    const auto tiles = [&](int rows, int vectors) {
-      b.for_each(first_column_, end_column_, b.integer(vectors * shape_.lanes), [&](Reg column) {
-        Tile tile{
-            .source = Source::direct, .rows = rows, .vectors = vectors, .row = start_, .column = column};
-        tile.masks = column_masks(column, vectors);
-        const auto sums = multiply(tile, zero_sums(tile));
-        for (int r = 0; r < rows; ++r) finish_if_inside(tile, r, sums);
-      });
-    };
-    if (shape_.lanes == 1) return tiles(kFewRows, 1);
-    if (problem_.rows.is(1)) return tiles(1, kVectorsOneRow);
-    if (problem_.rows.constant()) return tiles(static_cast<int>(*problem_.rows.constant()), kVectorsFewRows);
+    const auto known = problem_.rows.constant();
+    if (known) return few_rows(static_cast<int>(std::max<std::int64_t>(*known, 1)));
     const Reg one = b.less_equal(b.dim(problem_.rows), b.integer(1));
-    b.when(one, [&] { tiles(1, kVectorsOneRow); });
-    b.when(b.equal(one, b.integer(0, DType::boolean)), [&] { tiles(kFewRows, kVectorsFewRows); });
+    b.when(one, [&] { few_rows(1); });
+    b.when(b.equal(one, b.integer(0, DType::boolean)), [&] { few_rows(kFewRows); });
+  }
+
+  void few_rows(int rows) {
+    first_depth_ = b.integer(0);
+    row_bases(rows, start_);
+    for_each_vector([&](Reg column, Reg) {
+      for (int r = 0; r < rows; ++r) b.store(few_address(r, column), b.number(0, wide_));
+    });
+    const Reg depth = b.dim(problem_.depth);
+    const int steps = rows == 1 ? kStepsOneRow : kStepsFewRows;
+    const Reg by = b.integer(steps), whole = b.multiply(b.divide(depth, by), by);
+    b.for_each(b.integer(0), whole, by, [&](Reg k) { add_steps(rows, k, steps); });
+    b.for_each(whole, depth, b.integer(1), [&](Reg k) { add_steps(rows, k, 1); });
+    b.for_each(b.integer(0), b.subtract(end_, start_), b.integer(1), [&](Reg r) {
+      const Reg before = b.multiply(r, b.dim(plan_.panels * Dim(shape_.width())));
+      for_each_vector([&](Reg column, Reg mask) {
+        auto address = few_address(0, column);
+        address.index = b.add(address.index, before);
+        problem_.finish(b.add(start_, r), column, mask, b.load(address, wide_));
+      });
+    });
+  }
+
+  void for_each_vector(const std::function<void(Reg column, Reg mask)>& body) {
+    vector_loop(b, first_column_, end_column_, shape_.lanes, {},
+                [&](Reg column, Reg mask, std::span<const Reg>) -> std::vector<Reg> {
+                  body(column, mask);
+                  return {};
+                });
+  }
+
+  NestBuilder::Address few_address(int r, Reg column) {
+    const Reg before = b.multiply(b.integer(r), b.dim(plan_.panels * Dim(shape_.width())));
+    return {
+        .space = Space::local, .index = b.add(before, b.subtract(column, first_column_)), .aligned = true};
+  }
+
+  void add_steps(int rows, Reg k, int steps) {
+    std::vector<Reg> left;
+    for (int r = 0; r < rows; ++r) {
+      for (int u = 0; u < steps; ++u) left.push_back(left_value(r, b.add(k, b.integer(u))));
+    }
+    const Reg along = b.dim(problem_.direct->along);
+    for_each_vector([&](Reg column, Reg mask) {
+      const Reg base = b.add(problem_.direct->column(column), b.multiply(k, along));
+      std::vector<Reg> right;
+      for (int u = 0; u < steps; ++u) {
+        const Reg index = b.add(base, b.multiply(b.integer(u), along));
+        right.push_back(load_element(b, {.place = problem_.direct->place, .index = index, .mask = mask},
+                                     problem_.dtype, shape_.lanes));
+      }
+      for (int r = 0; r < rows; ++r) {
+        Reg sum = b.load(few_address(r, column), wide_);
+        for (int u = 0; u < steps; ++u)
+          sum = multiply_add(b, left[static_cast<std::size_t>(r * steps + u)],
+                             right[static_cast<std::size_t>(u)], sum);
+        b.store(few_address(r, column), sum);
+      }
+    });
+  }
+
+  // lhs[row of the tile, k] in all lanes.
+  Reg left_value(int r, Reg k) {
+    const Reg index = b.add(bases_[static_cast<std::size_t>(r)], b.multiply(k, b.dim(problem_.lhs_along)));
+    const Reg one = load_element(b, {.place = problem_.lhs_place, .index = index}, problem_.dtype, 1);
+    return b.splat(one, shape_.lanes);
   }
 
   bool one_depth_block() const { return plan_.depth_blocks.is(1); }
@@ -186,6 +265,8 @@ class TileLowering {
                 .panel = panel,
                 .masks = column_masks(column, shape_.vectors)};
       const Reg sums_at = sums_index(row, number);
+      hint_result(tile);
+      next_row_bases(rows, row, number);
       std::vector<Reg> sums =
           multiply(tile, one_depth_block() ? zero_sums(tile) : waiting_sums(tile, sums_at));
       if (one_depth_block() && problem_.finish_is_short) {
@@ -261,48 +342,93 @@ class TileLowering {
     const Reg shift = b.multiply(first_depth_, b.dim(problem_.lhs_along));
     bases_.clear();
     for (int r = 0; r < rows; ++r) {
-      const Reg inside = r == 0 ? row : b.minimum(b.add(row, b.integer(r)), last);
+      const Reg inside = r == 0 || knob("HA", 0) ? row : b.minimum(b.add(row, b.integer(r)), last);
       bases_.push_back(b.add(problem_.lhs_row(inside), shift));
+    }
+  }
+
+  // The rows of the next tile, a quarter of them for each panel.
+  void next_row_bases(int rows, Reg row, Reg panel) {
+    constexpr int kPanelsToShare = 4;
+    const int share = (rows + kPanelsToShare - 1) / kPanelsToShare;
+    const Reg last = b.subtract(end_, b.integer(1));
+    const Reg shift = b.multiply(first_depth_, b.dim(problem_.lhs_along));
+    next_bases_.clear();
+    for (int i = 0; i < share; ++i) {
+      const Reg which = b.add(b.multiply(panel, b.integer(share)), b.integer(rows + i));
+      next_bases_.push_back(b.add(problem_.lhs_row(b.minimum(b.add(row, which), last)), shift));
+    }
+  }
+
+  // The lines that the tile will write are asked for before its multiply-adds.
+  void hint_result(const Tile& tile) {
+    if (!problem_.result || !knob("KR", 1)) return;
+    for (int r = 0; r < tile.rows; ++r) {
+      for (int v = 0; v < tile.vectors; ++v) {
+        NestBuilder::Address address =
+            problem_.result(b.add(tile.row, b.integer(r)), b.add(tile.column, b.integer(v * shape_.lanes)));
+        b.prefetch(address, problem_.dtype, true);
+      }
     }
   }
 
   // The sums of a tile over the current block of the contracted axis.
   std::vector<Reg> multiply(const Tile& tile, std::vector<Reg> sums) {
-    if (tile.source == Source::direct) row_bases(tile.rows, tile.row);
-    const bool direct = tile.source != Source::packed;
+    const bool direct = tile.source == Source::direct_and_pack;
     Reg rhs_base = Reg::none, rhs_along = Reg::none;
     if (direct) {
       rhs_along = b.dim(problem_.direct->along);
       rhs_base = b.add(problem_.direct->column(tile.column), b.multiply(first_depth_, rhs_along));
     }
     const Reg along = b.dim(problem_.lhs_along);
-    return b.loop(
-        b.integer(0), depth_, b.integer(1), std::move(sums), [&](Reg k, std::span<const Reg> carried) {
-          std::vector<Reg> rhs, next(carried.begin(), carried.end());
-          for (int v = 0; v < tile.vectors; ++v) {
-            const Reg shift = b.integer(v * shape_.lanes);
-            rhs.push_back(direct
-                              ? from_memory(tile, v, b.add(b.add(rhs_base, b.multiply(k, rhs_along)), shift))
-                              : b.load(panel_address(tile, k, v), wide_));
-            if (tile.source == Source::direct_and_pack) b.store(panel_address(tile, k, v), rhs.back());
-          }
-          const Reg offset = b.multiply(k, along);
-          for (int r = 0; r < tile.rows; ++r) {
-            const Reg index = b.add(bases_[static_cast<std::size_t>(r)], offset);
-            const Reg left =
-                b.splat(load_element(b, {.place = problem_.lhs_place, .index = index}, problem_.dtype, 1),
-                        shape_.lanes);
-            for (int v = 0; v < tile.vectors; ++v) {
-              Reg& sum = next[at(tile, r, v)];
-              sum = multiply_add(b, left, rhs[static_cast<std::size_t>(v)], sum);
-            }
-          }
-          return next;
-        });
+    // One step of the contracted axis, with hints for a share of the rows.
+    const auto step = [&](Reg k, std::span<const Reg> carried, int first_hint, int hints) {
+      std::vector<Reg> rhs, next(carried.begin(), carried.end());
+      for (int v = 0; v < tile.vectors; ++v) {
+        const Reg shift = b.integer(v * shape_.lanes);
+        rhs.push_back(direct ? from_memory(tile, v, b.add(b.add(rhs_base, b.multiply(k, rhs_along)), shift))
+                             : b.load(panel_address(tile, k, v), wide_));
+        if (direct) b.store(panel_address(tile, k, v), rhs.back());
+        if (hints > 0 && knob("KP", 8))
+          b.prefetch(panel_address(tile, b.add(k, b.integer(knob("KP", 8))), v), wide_.dtype);
+      }
+      const Reg offset = b.multiply(k, along);
+      for (int r = 0; r < tile.rows; ++r) {
+        const Reg index = b.add(bases_[static_cast<std::size_t>(r)], offset);
+        if (r >= first_hint && r < first_hint + hints && knob("KL", 0))
+          b.prefetch({.place = problem_.lhs_place, .index = b.add(index, b.integer(knob("KL", 32)))},
+                     problem_.dtype);
+        const Reg left = b.splat(
+            load_element(b, {.place = problem_.lhs_place, .index = index}, problem_.dtype, 1), shape_.lanes);
+        for (int v = 0; v < tile.vectors; ++v) {
+          Reg& sum = next[at(tile, r, v)];
+          sum = multiply_add(b, left, rhs[static_cast<std::size_t>(v)], sum);
+        }
+      }
+      return next;
+    };
+    Reg whole = b.integer(0);
+    if (tile.rows == shape_.rows && tile.source == Source::packed) {
+      const int unrolled = (int)knob("KU", 4);
+      const Reg by = b.integer(unrolled);
+      whole = b.multiply(b.divide(depth_, by), by);
+      sums = b.loop(b.integer(0), whole, by, std::move(sums), [&](Reg k, std::span<const Reg> carried) {
+        std::vector<Reg> next(carried.begin(), carried.end());
+        const int share = (tile.rows + unrolled - 1) / unrolled;
+        if (knob("KN", 1)) for (const Reg base : next_bases_)
+          b.prefetch({.place = problem_.lhs_place, .index = b.add(base, b.multiply(k, along))}, problem_.dtype, 2);
+        for (int u = 0; u < unrolled; ++u) next = step(b.add(k, b.integer(u)), next, u * share, share);
+        return next;
+      });
+    }
+    return b.loop(whole, depth_, b.integer(1), std::move(sums),
+                  [&](Reg k, std::span<const Reg> carried) { return step(k, carried, 0, 0); });
   }
 
   NestBuilder::Address panel_address(const Tile& tile, Reg k, int v) {
-    const Reg row = b.add(tile.panel, b.multiply(k, b.integer(shape_.width())));
+    const Reg row =
+        b.add(tile.panel, b.multiply(knob("HB", 0) ? b.binary(NestOp::bit_and, k, b.integer(127)) : k,
+                                     b.integer(shape_.width())));
     return {.space = Space::local, .index = b.add(row, b.integer(v * shape_.lanes)), .aligned = true};
   }
   Reg from_memory(const Tile& tile, int v, Reg index) {
@@ -322,7 +448,7 @@ class TileLowering {
       end_ = Reg::none;
   // Of the current block of the contracted axis.
   Reg first_depth_ = Reg::none, depth_ = Reg::none, continued_ = Reg::none, is_last_ = Reg::none;
-  std::vector<Reg> bases_;
+  std::vector<Reg> bases_, next_bases_;
 };
 
 }  // namespace

@@ -29,6 +29,8 @@ struct TileProblem {
   std::function<void(Reg first, Reg count, Reg column, Reg panel)> pack;
   /// Takes one vector of the result.
   std::function<void(Reg row, Reg column, Reg mask, Reg sums)> finish;
+  /// Where a vector of the result goes, for hints; none: no hints.
+  std::function<NestBuilder::Address(Reg row, Reg column)> result;
   bool finish_is_short = false;  ///< a few instructions, which may be repeated for each row of a tile
 };
 
