@@ -60,7 +60,9 @@ enum class NestOp : std::uint8_t {
   // across lanes, as a tree of halves so that the order is fixed
   fold_add,
   fold_maximum,
-  // memory: element index, optional stride (in elements, between lanes), optional mask (off lanes give 0)
+  even_lanes,  ///< lanes 0, 2, 4, … of two vectors, one behind the other
+  // memory: element index (of lane 0, or one for each lane), optional stride (in elements, between lanes),
+  // optional mask (off lanes give 0)
   load,
   store,
   prefetch,  ///< a hint that this address is read (`integer` 0) or written (1) soon; it need not exist

@@ -1,18 +1,14 @@
-// Direct convolution: a tile of filters times a run of positions on the innermost axis, summed over channels
-// and the kernel in ascending order. Kernel positions outside the input are skipped, not multiplied by zero.
-#include "codegen/loops.h"
+// Convolutions as products: rows are the filters of a group, columns the positions of the result, and the
+// contracted axis runs over channels and kernel positions in ascending order. Panels of the right side are
+// packed from x on the way, with 0 outside of it; where the kernel has one position, x is read as it lies.
+#include "codegen/tile.h"
 
 #include <algorithm>
 
 namespace diji {
+
+
 namespace {
-
-// As in lower_dot: rows are filters here, vectors run along the innermost spatial axis.
-constexpr int kVectors = 2;
-int tile_filters(const DeviceTraits& traits) { return traits.vector_registers >= 32 ? 12 : 6; }
-
-// Positions of the innermost axis that one grid index computes with one tile of filters.
-constexpr std::int64_t kChunk = 512;
 
 struct ConvolutionLowering {
   ConvolutionLowering(const Graph& body, const KernelBody& kernel, const DeviceTraits& device,
@@ -32,181 +28,214 @@ struct ConvolutionLowering {
     w = body.type(kernel.root_node->inputs[1]).shape;
     out = body.type(kernel.root_node->outputs[0]).shape;
     dtype = body.type(kernel.root_node->inputs[0]).dtype;
-    x_strides = strides_of(x);
-    lanes = lanes_for(traits, dtype);
-    width = kVectors * lanes;
-    filters_max = tile_filters(traits);
-    last = out.size() - 3;  // innermost spatial axis, counted among the spatial ones
+    shape = tile_shape(traits, dtype);
+    spatial = out.size() - 2;
+    for (std::size_t axis = 0; axis < spatial; ++axis) kernel_size = kernel_size * w[axis + 2];
+    set_axes();
   }
 
-  bool padded(std::size_t axis) const { return dims.pads_low[axis] != 0 || dims.pads_high[axis] != 0; }
-
-  // Input position of output position `o` and kernel position 0 on a spatial axis.
-  Reg origin(std::size_t axis, Reg o) {
-    return b.subtract(b.multiply(o, b.integer(dims.strides[axis])), b.integer(dims.pads_low[axis]));
+  bool padded(std::size_t axis) const {
+    return !Dim(dims.pads_low[axis]).is(0) || !Dim(dims.pads_high[axis]).is(0);
   }
-
-  // Loops over channels of the group and all kernel positions that lie inside x on every axis but the last.
-  // inside(x index of lane 0 at kernel position 0 of the last axis …) gets the indices of x and w.
-  std::vector<Reg> products(Reg channel_base, Reg x_base, std::span<const Reg> at, std::vector<Reg> sums,
-                            const std::function<std::vector<Reg>(Reg x_index, Reg w_index, Reg last_kernel,
-                                                                 std::span<const Reg>)>& inside) {
-    const auto w_strides = strides_of(w);
-    return b.loop(
-        b.integer(0), b.dim(w[1]), b.integer(1), std::move(sums), [&](Reg c, std::span<const Reg> carried) {
-          const Reg x_index = b.add(x_base, b.multiply(b.add(channel_base, c), b.dim(x_strides[1])));
-          return kernel_axis(0, x_index, b.multiply(c, b.dim(w_strides[1])), at,
-                             {carried.begin(), carried.end()}, inside);
-        });
-  }
-
-  std::vector<Reg> kernel_axis(
-      std::size_t axis, Reg x_index, Reg w_index, std::span<const Reg> at, std::vector<Reg> sums,
-      const std::function<std::vector<Reg>(Reg, Reg, Reg, std::span<const Reg>)>& inside) {
-    const auto w_strides = strides_of(w);
-    const Reg zero = b.integer(0), size = b.dim(w[axis + 2]), dilation = b.integer(dims.dilations[axis]);
-    Reg first = zero, end = size;
-    const Reg start = origin(axis, at[axis]);
-    if (axis != last && padded(axis)) {
-      // Kernel positions k with 0 <= start + k·dilation < input size.
-      const Reg before = b.maximum(b.subtract(zero, start), zero);
-      first = b.divide(b.add(before, b.integer(dims.dilations[axis] - 1)), dilation);
-      const Reg room =
-          b.maximum(b.add(b.subtract(b.dim(x[axis + 2]), start), b.integer(dims.dilations[axis] - 1)), zero);
-      end = b.minimum(b.divide(room, dilation), size);
+  bool pointwise() const {
+    for (std::size_t axis = 0; axis < spatial; ++axis) {
+      if (!w[axis + 2].is(1) || dims.strides[axis] != 1 || padded(axis)) return false;
     }
-    return b.loop(first, end, b.integer(1), std::move(sums),
-                  [&](Reg k, std::span<const Reg> carried) -> std::vector<Reg> {
-                    const Reg position = b.add(start, b.multiply(k, dilation));
-                    const Reg w_next = b.add(w_index, b.multiply(k, b.dim(w_strides[axis + 2])));
-                    if (axis == last) return inside(b.add(x_index, position), w_next, position, carried);
-                    const Reg x_next = b.add(x_index, b.multiply(position, b.dim(x_strides[axis + 2])));
-                    return kernel_axis(axis + 1, x_next, w_next, at, {carried.begin(), carried.end()},
-                                       inside);
-                  });
+    return true;
+  }
+  // Neighbours in the result read neighbours in x: the positions of all axes can be counted as one.
+  bool flat() const {
+    for (std::size_t axis = 0; axis < spatial; ++axis) {
+      if (dims.strides[axis] != 1 || (axis > 0 && !(x[axis + 2] == out[axis + 2]))) return false;
+    }
+    return true;
   }
 
-  // Lanes whose input position lies inside and whose output position exists.
-  Reg input_mask(Reg position, Reg output_mask) {
-    if (!padded(last)) return output_mask;
-    const Reg steps =
-        b.multiply(b.lane_numbers({DType::i64, lanes}), b.integer(dims.strides[last], DType::i64, lanes));
-    const Reg at = b.add(b.splat(position, lanes), steps);
-    const Reg low = b.less_equal(b.integer(0, DType::i64, lanes), at);
-    const Reg high = b.less(at, b.splat(b.dim(x[last + 2]), lanes));
-    const Reg inside = b.binary(NestOp::bit_and, low, high);
-    return output_mask == Reg::none ? inside : b.binary(NestOp::bit_and, inside, output_mask);
+  // Axes: batch, group, filters of a group, positions. Accesses walk filters of all groups as one axis, so
+  // the axis is split.
+  void set_axes() {
+    const Dim filters = floor_div(out[1], Dim(dims.groups));
+    axes.sizes = {out[0], Dim(dims.groups), filters};
+    axes.groups = {kBatch, kBatch, kRow};
+    for (std::size_t axis = 0; axis < spatial; ++axis) {
+      axes.sizes.push_back(out[axis + 2]);
+      axes.groups.push_back(kColumn);
+    }
+    output.strides = strides_of(out);
+    positions.strides = strides_of({out.begin() + 2, out.end()});
+    positions.strides.insert(positions.strides.begin(), 3, Dim(0));
+    const auto x_strides = strides_of(x), w_strides = strides_of(w);
+    inputs.strides = {x_strides[0], x_strides[1] * w[1], 0};
+    for (std::size_t axis = 0; axis < spatial; ++axis)
+      inputs.strides.push_back(pointwise() ? x_strides[axis + 2] : Dim(0));
+    weights.strides = {0, w_strides[0] * filters, w_strides[0]};
+    weights.strides.resize(axes.sizes.size(), Dim(0));
+    collect_accesses(epilogue, axes.accesses);
+    axes.accesses.push_back(&output);
+    for (Access* access : axes.accesses)
+      access->strides.insert(access->strides.begin() + 1, access->strides[1] * filters);
+    for (Access* access : {&positions, &inputs, &weights}) axes.accesses.push_back(access);
+    axes.collapse();
+    // Vectors run along one axis: what an epilogue keeps apart from it joins the batches.
+    const auto columns = axes.of_group(kColumn);
+    for (std::size_t i = 0; i + 1 < columns.size(); ++i) axes.groups[columns[i]] = kBatch;
   }
 
-  struct Tile {
-    Reg batch, group, filter;  // first filter
-    std::vector<Reg> outer;    // coordinates of the outer spatial axes
-    int filters;
+  // lanes: where in the result (on each spatial axis) lane l of a vector is that begins at `position`.
+  std::vector<Reg> lane_positions(Reg position) {
+    const Shape sizes(out.begin() + 2, out.end());
+    const auto first = split_index(b, position, sizes);
+    std::vector<Reg> lanes;
+    for (const Reg coordinate : first) lanes.push_back(b.splat(coordinate, shape.lanes));
+    lanes.back() = b.binary(NestOp::add, lanes.back(), b.lane_numbers({DType::i64, shape.lanes}));
+    // Carries, from the innermost axis outwards.
+    for (std::size_t axis = spatial; axis-- > 1;) {
+      const Reg size = b.dim(sizes[axis]), wide = b.splat(size, shape.lanes);
+      const Reg furthest = b.add(first[axis], b.integer(shape.lanes - 1));
+      const Reg carries = b.divide(furthest, b.maximum(size, b.integer(1)));
+      const auto after = b.loop(b.integer(0), carries, b.integer(1), {lanes[axis], lanes[axis - 1]},
+                                [&](Reg, std::span<const Reg> now) -> std::vector<Reg> {
+                                  const Reg over = b.less_equal(wide, now[0]);
+                                  const Reg one = b.integer(1, DType::i64, shape.lanes);
+                                  return {b.select(over, b.binary(NestOp::subtract, now[0], wide), now[0]),
+                                          b.select(over, b.binary(NestOp::add, now[1], one), now[1])};
+                                });
+      lanes[axis] = after[0];
+      lanes[axis - 1] = after[1];
+    }
+    return lanes;
+  }
+
+  // One vector of the panel: which elements of x at kernel position 0, on each axis and as an index.
+  struct Source {
+    std::vector<Reg> inputs;  // by axis, vectors
+    Reg index = Reg::none;    // of lane 0 where neighbours are neighbours in x, else of each lane
+    Reg exists = Reg::none;   // lanes before the end of the result
   };
 
-  // All filters of the tile at `width` positions from `position` on; `end` masks the tail (none: all exist).
-  void positions(const Tile& tile, Reg position, Reg end) {
-    std::vector<Reg> masks(kVectors, Reg::none), at = tile.outer;
-    for (int v = 0; v < kVectors && end != Reg::none; ++v)
-      masks[static_cast<std::size_t>(v)] = lane_mask(b, b.add(position, b.integer(v * lanes)), end, lanes);
-    at.push_back(position);
-    const auto w_strides = strides_of(w);
-    std::vector<Reg> w_bases;
-    for (int f = 0; f < tile.filters; ++f)
-      w_bases.push_back(b.multiply(b.add(tile.filter, b.integer(f)), b.dim(w_strides[0])));
-    const Reg channel_base = b.multiply(tile.group, b.dim(w[1]));
-    const Reg x_base = b.multiply(tile.batch, b.dim(x_strides[0]));
-    std::vector<Reg> sums(static_cast<std::size_t>(tile.filters * kVectors),
-                          b.number(0, {register_dtype(dtype), lanes}));
-    sums = products(
-        channel_base, x_base, at, std::move(sums),
-        [&](Reg x_index, Reg w_index, Reg input, std::span<const Reg> carried) {
-          std::vector<Reg> next(carried.begin(), carried.end()), inputs, input_masks;
-          for (int v = 0; v < kVectors; ++v) {
-            const Reg shift = b.integer(v * lanes * dims.strides[last]);
-            NestBuilder::Address from{.place = x_place, .index = b.add(x_index, shift)};
-            from.mask = input_mask(b.add(input, shift), masks[static_cast<std::size_t>(v)]);
-            if (dims.strides[last] != 1) from.stride = b.integer(dims.strides[last]);
-            inputs.push_back(load_element(b, from, dtype, lanes));
-            input_masks.push_back(from.mask);
-          }
-          for (int f = 0; f < tile.filters; ++f) {
-            const Reg index = b.add(w_bases[static_cast<std::size_t>(f)], w_index);
-            const Reg weight = b.splat(load_element(b, {.place = w_place, .index = index}, dtype, 1), lanes);
-            for (int v = 0; v < kVectors; ++v) {
-              Reg& sum = next[static_cast<std::size_t>(f * kVectors + v)];
-              const Reg more = multiply_add(b, weight, inputs[static_cast<std::size_t>(v)], sum);
-              // A weight of infinity times the 0 outside of x would be NaN.
-              sum = padded(last) ? b.select(input_masks[static_cast<std::size_t>(v)], more, sum) : more;
-            }
-          }
-          return next;
-        });
-    store_tile(tile, position, sums, masks);
+  Source source(Reg position, Reg end) {
+    const int lanes = shape.lanes;
+    const auto x_strides = strides_of(x);
+    Source result{.exists = lane_mask(b, position, end, lanes)};
+    const auto at = lane_positions(position);
+    Reg index = flat() ? position : b.integer(0, DType::i64, lanes);
+    for (std::size_t axis = 0; axis < spatial; ++axis) {
+      const Reg steps = b.integer(dims.strides[axis], DType::i64, lanes),
+                pad = b.dim(Dim(dims.pads_low[axis]));
+      const Reg input =
+          b.binary(NestOp::subtract, b.binary(NestOp::multiply, at[axis], steps), b.splat(pad, lanes));
+      result.inputs.push_back(input);
+      const Reg stride = b.dim(x_strides[axis + 2]);
+      index = flat()
+                  ? b.subtract(index, b.multiply(pad, stride))
+                  : b.binary(NestOp::add, index, b.binary(NestOp::multiply, input, b.splat(stride, lanes)));
+    }
+    result.index = index;
+    return result;
   }
 
-  void store_tile(const Tile& tile, Reg position, std::span<const Reg> sums, const std::vector<Reg>& masks) {
-    const Access output{0, strides_of(out)};
-    for (int f = 0; f < tile.filters; ++f) {
-      for (int v = 0; v < kVectors; ++v) {
-        std::vector<Reg> at = {tile.batch, b.add(tile.filter, b.integer(f))};
-        at.insert(at.end(), tile.outer.begin(), tile.outer.end());
-        at.push_back(b.add(position, b.integer(v * lanes)));
-        const Reg mask = masks[static_cast<std::size_t>(v)];
-        const Reg value = evaluate(b, epilogue, {at, last + 2, lanes, mask},
-                                   sums[static_cast<std::size_t>(f * kVectors + v)]);
-        store_element(b,
-                      {.place = static_cast<int>(nest.places.size()) - 1,
-                       .index = element_index(b, output, at),
-                       .mask = mask},
-                      value);
+  // panel[((channel - first channel) · kernel + kernel position) · width + j] = x at that place for position
+  // column + j, or 0. Kernel positions outside, so that what lies inside of x is found out once for all
+  // channels.
+  void pack(Reg first, Reg count, Reg column, Reg panel) {
+    const Reg size = b.maximum(b.dim(kernel_size), b.integer(1));
+    const Reg first_channel = b.divide(first, size), channels = b.divide(count, size);
+    axes.place(b, kColumn, b.integer(0));
+    const Reg before = element_index(b, positions, axes.coordinates(b));
+    const Reg end = b.add(before, b.dim(axes.extent(kColumn)));
+    const Reg base = b.add(element_index(b, inputs, axes.coordinates(b)),
+                           b.multiply(first_channel, b.dim(strides_of(x)[1])));
+    std::vector<Source> sources;
+    for (int v = 0; v < shape.vectors; ++v)
+      sources.push_back(source(b.add(before, b.add(column, b.integer(v * shape.lanes))), end));
+    std::vector<Reg> masks;
+    for (const Source& each : sources) masks.push_back(each.exists);
+    kernel_axis(
+        0, sources, masks, base, b.integer(0), [&](const std::vector<Reg>& inside, Reg from, Reg which) {
+          b.for_each(b.integer(0), channels, b.integer(1), [&](Reg c) {
+            const Reg channel = b.add(from, b.multiply(c, b.dim(strides_of(x)[1])));
+            const Reg row = b.add(b.multiply(c, b.dim(kernel_size)), which);
+            const Reg to = b.add(panel, b.multiply(row, b.integer(shape.width())));
+            for (int v = 0; v < shape.vectors; ++v) {
+              const auto number = static_cast<std::size_t>(v);
+              const Reg value = load_inside(sources[number].index, channel, inside[number]);
+              b.store(
+                  {.space = Space::local, .index = b.add(to, b.integer(v * shape.lanes)), .aligned = true},
+                  value);
+            }
+          });
+        });
+  }
+
+  // Loops over kernel positions from `axis` on; `masks` keeps the lanes that lie inside of x so far.
+  void kernel_axis(std::size_t axis, const std::vector<Source>& sources, const std::vector<Reg>& masks,
+                   Reg from, Reg which, const std::function<void(const std::vector<Reg>&, Reg, Reg)>& body) {
+    if (axis == spatial) return body(masks, from, which);
+    b.for_each(b.integer(0), b.dim(w[axis + 2]), b.integer(1), [&](Reg k) {
+      const Reg shift = b.multiply(k, b.integer(dims.dilations[axis]));
+      std::vector<Reg> inside = masks;
+      for (std::size_t v = 0; v < sources.size() && padded(axis); ++v) {
+        // One comparison without sign: what is negative is large.
+        const Reg input = b.binary(NestOp::add, sources[v].inputs[axis], b.splat(shift, shape.lanes));
+        const Reg size = b.splat(b.bitcast(b.dim(x[axis + 2]), DType::u64), shape.lanes);
+        inside[v] = b.binary(NestOp::bit_and, inside[v], b.less(b.bitcast(input, DType::u64), size));
       }
-    }
+      const Reg next = b.add(from, b.multiply(shift, b.dim(strides_of(x)[axis + 2])));
+      kernel_axis(axis + 1, sources, inside, next, b.add(b.multiply(which, b.dim(w[axis + 2])), k), body);
+    });
+  }
+
+  Reg load_inside(Reg index, Reg shift, Reg mask) {
+    const int lanes = shape.lanes;
+    const bool many = b.type(index).lanes > 1;
+    const Reg at = many ? b.binary(NestOp::add, index, b.splat(shift, lanes)) : b.add(index, shift);
+    if (lanes > 1) return load_element(b, {.place = x_place, .index = at, .mask = mask}, dtype, lanes);
+    // One lane cannot be masked off.
+    const Reg zero = b.number(0, {register_dtype(dtype), 1});
+    return b.loop(b.integer(0), b.convert(mask, DType::i64), b.integer(1), {zero},
+                  [&](Reg, std::span<const Reg>) -> std::vector<Reg> {
+                    return {load_element(b, {.place = x_place, .index = at}, dtype, 1)};
+                  })[0];
+  }
+
+  NestBuilder::Address result(Reg row, Reg column, Reg mask) {
+    axes.place(b, kRow, row);
+    axes.place(b, kColumn, column);
+    const int place = static_cast<int>(nest.places.size()) - 1;
+    return {.place = place, .index = element_index(b, output, axes.coordinates(b)), .mask = mask};
+  }
+
+  void finish_vector(Reg row, Reg column, Reg mask, Reg sums) {
+    const auto to = result(row, column, mask);
+    const auto columns = axes.of_group(kColumn);
+    const auto vector_axis = columns.empty() ? std::nullopt : std::optional(columns[0]);
+    store_element(b, to, evaluate(b, epilogue, {axes.coordinates(b), vector_axis, shape.lanes, mask}, sums));
   }
 
   void run() {
-    const Dim filters_per_group = floor_div(out[1], Dim(dims.groups));
-    std::vector<Dim> grid = {out[0], Dim(dims.groups), ceil_div(filters_per_group, filters_max)};
-    grid.insert(grid.end(), out.begin() + 2, out.end() - 1);
-    grid.push_back(ceil_div(out.back(), kChunk));
-    nest.grid = element_count(grid);
-    const auto at = split_index(b, b.grid_index(), grid);
-    Tile tile{.batch = at[0],
-              .group = at[1],
-              .filter = Reg::none,
-              .outer = {at.begin() + 3, at.end() - 1},
-              .filters = 1};
-    const Reg group_start = b.multiply(tile.group, b.dim(filters_per_group));
-    const Reg first = b.multiply(at[2], b.integer(filters_max));
-    const Reg end = b.minimum(b.add(first, b.integer(filters_max)), b.dim(filters_per_group));
-    const Reg start = b.multiply(at.back(), b.integer(kChunk));
-    const Reg stop = b.minimum(b.add(start, b.integer(kChunk)), b.dim(out.back()));
-    // A whole tile when it fits, else its filters one by one.
-    Reg filter = first;
-    for (const int size : {filters_max, 1}) {
-      const Reg step = b.integer(size);
-      const Reg limit = b.add(filter, b.multiply(b.divide(b.subtract(end, filter), step), step));
-      b.loop(filter, limit, step, {}, [&](Reg f, std::span<const Reg>) -> std::vector<Reg> {
-        tile.filter = b.add(group_start, f);
-        tile.filters = size;
-        run_positions(tile, start, stop);
-        return {};
-      });
-      filter = limit;
+    TileProblem problem{.batches = axes.extent(kBatch),
+                        .rows = axes.extent(kRow),
+                        .columns = axes.extent(kColumn),
+                        .depth = w[1] * kernel_size,
+                        .depth_step = kernel_size,
+                        .dtype = dtype,
+                        .lhs_place = w_place,
+                        .lhs_along = 1};
+    problem.lhs_row = [&](Reg row) {
+      axes.place(b, kRow, row);
+      return element_index(b, weights, axes.coordinates(b));
+    };
+    if (pointwise()) {
+      problem.direct = {.place = x_place, .along = strides_of(x)[1], .column = [&](Reg column) {
+                          axes.place(b, kColumn, column);
+                          return element_index(b, inputs, axes.coordinates(b));
+                        }};
     }
-  }
-
-  void run_positions(const Tile& tile, Reg start, Reg stop) {
-    const Reg step = b.integer(width);
-    const Reg tail = b.add(start, b.multiply(b.divide(b.subtract(stop, start), step), step));
-    b.loop(start, tail, step, {}, [&](Reg position, std::span<const Reg>) -> std::vector<Reg> {
-      positions(tile, position, Reg::none);
-      return {};
-    });
-    b.loop(tail, stop, step, {}, [&](Reg position, std::span<const Reg>) -> std::vector<Reg> {
-      positions(tile, position, stop);
-      return {};
-    });
+    problem.pack = [&](Reg first, Reg count, Reg column, Reg panel) { pack(first, count, column, panel); };
+    problem.finish = [&](Reg row, Reg column, Reg mask, Reg sums) { finish_vector(row, column, mask, sums); };
+    problem.result = [&](Reg row, Reg column) { return result(row, column, Reg::none); };
+    problem.finish_is_short = epilogue.steps.size() == 1;
+    lower_tiles(b, traits, problem, [&](Reg batch) { axes.place(b, kBatch, batch); });
   }
 
   const DeviceTraits& traits;
@@ -214,9 +243,12 @@ struct ConvolutionLowering {
   ConvolutionDims dims;
   DType dtype = DType::f32;
   Shape x{}, w{}, out{};
-  std::vector<Dim> x_strides{};
-  int x_place = 0, w_place = 1, lanes = 1, width = 1, filters_max = 1;
-  std::size_t last = 0;
+  Dim kernel_size = 1;
+  int x_place = 0, w_place = 1;
+  TileShape shape{};
+  std::size_t spatial = 0;
+  Access output{0, {}}, positions{0, {}}, inputs{0, {}}, weights{0, {}};
+  TileAxes axes{};
   LoopNest nest;
   NestBuilder b;
 };

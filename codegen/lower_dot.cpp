@@ -6,8 +6,6 @@
 namespace diji {
 namespace {
 
-enum Group : int { kBatch, kRow, kColumn, kContracted };
-
 struct DotLowering {
   DotLowering(const Graph& body, const KernelBody& kernel, const DeviceTraits& device, std::string entry)
       : traits(device), epilogue(kernel.epilogue), nest(new_nest(body, std::move(entry))), b(nest) {
@@ -26,7 +24,7 @@ struct DotLowering {
   // Axes in the order batch, rows, columns, contracted, with how each side walks them.
   void set_axes(const Shape& a, const Shape& c, const DotDims& dims) {
     const auto a_strides = strides_of(a), c_strides = strides_of(c);
-    const auto add = [&](Group group, std::int64_t left, std::int64_t right) {
+    const auto add = [&](TileGroup group, std::int64_t left, std::int64_t right) {
       const auto pick = [](const std::vector<Dim>& values, std::int64_t axis) {
         return axis < 0 ? Dim(0) : values[static_cast<std::size_t>(axis)];
       };
@@ -47,39 +45,17 @@ struct DotLowering {
     axes.accesses.push_back(&lhs);
     axes.accesses.push_back(&rhs);
     axes.collapse();
-    at.assign(axes.sizes.size(), Reg::none);
-  }
-
-  Dim extent(int group) const {
-    Dim product = 1;
-    for (const std::size_t axis : axes.of_group(group)) product = product * axes.sizes[axis];
-    return product;
-  }
-  std::vector<Dim> sizes_of(int group) const {
-    std::vector<Dim> sizes;
-    for (const std::size_t axis : axes.of_group(group)) sizes.push_back(axes.sizes[axis]);
-    return sizes;
-  }
-  void place(int group, Reg index) {
-    const auto group_axes = axes.of_group(group);
-    const auto coordinates = split_index(b, index, sizes_of(group));
-    for (std::size_t i = 0; i < group_axes.size(); ++i) at[group_axes[i]] = coordinates[i];
-  }
-  // The stride along a group that is one axis, or 0 when it has none.
-  Dim stride(const Access& access, int group) const {
-    const auto group_axes = axes.of_group(group);
-    return group_axes.empty() ? Dim(0) : access.strides[group_axes[0]];
   }
 
   // panel[k · width + j] = rhs[k, column + j], zero beyond the last column.
   void pack(Reg first, Reg count, Reg column, Reg panel) {
-    place(kColumn, column);
-    const Reg across = b.dim(stride(rhs, kColumn)), along = b.dim(stride(rhs, kContracted));
-    const Reg base = b.add(element_index(b, rhs, with_zero(kContracted)), b.multiply(first, along));
+    axes.place(b, kColumn, column);
+    const Reg across = b.dim(axes.stride(rhs, kColumn)), along = b.dim(axes.stride(rhs, kContracted));
+    const Reg base = b.add(element_index(b, rhs, axes.coordinates(b)), b.multiply(first, along));
     std::vector<Reg> masks;
     for (int v = 0; v < shape.vectors; ++v) {
       const Reg at_vector = b.add(column, b.integer(v * shape.lanes));
-      masks.push_back(lane_mask(b, at_vector, b.dim(extent(kColumn)), shape.lanes));
+      masks.push_back(lane_mask(b, at_vector, b.dim(axes.extent(kColumn)), shape.lanes));
     }
     b.for_each(b.integer(0), count, b.integer(1), [&](Reg k) {
       const Reg row = b.add(base, b.multiply(k, along));
@@ -95,54 +71,46 @@ struct DotLowering {
     });
   }
 
-  std::vector<Reg> with_zero(int group) {
-    std::vector<Reg> result = at;
-    for (const std::size_t axis : axes.of_group(group)) result[axis] = b.integer(0);
-    for (Reg& reg : result) {
-      if (reg == Reg::none) reg = b.integer(0);
-    }
-    return result;
-  }
-
   void finish_vector(Reg row, Reg column, Reg mask, Reg sums) {
     const int out = static_cast<int>(nest.places.size()) - 1;
     const auto columns = axes.of_group(kColumn);
     const auto vector_axis = columns.empty() ? std::nullopt : std::optional(columns[0]);
-    place(kRow, row);
-    place(kColumn, column);
-    const std::vector<Reg> where = with_zero(kContracted);
+    axes.place(b, kRow, row);
+    axes.place(b, kColumn, column);
+    const std::vector<Reg> where = axes.coordinates(b);
     const Reg value = evaluate(b, epilogue, {where, vector_axis, shape.lanes, mask}, sums);
     store_element(b, {.place = out, .index = element_index(b, output, where), .mask = mask}, value);
   }
 
   void run() {
-    TileProblem problem{.batches = extent(kBatch),
-                        .rows = extent(kRow),
-                        .columns = extent(kColumn),
-                        .depth = extent(kContracted),
+    TileProblem problem{.batches = axes.extent(kBatch),
+                        .rows = axes.extent(kRow),
+                        .columns = axes.extent(kColumn),
+                        .depth = axes.extent(kContracted),
                         .dtype = dtype,
                         .lhs_place = lhs_place,
-                        .lhs_along = stride(lhs, kContracted)};
+                        .lhs_along = axes.stride(lhs, kContracted)};
     problem.lhs_row = [&](Reg row) {
-      place(kRow, row);
-      return element_index(b, lhs, with_zero(kContracted));
+      axes.place(b, kRow, row);
+      return element_index(b, lhs, axes.coordinates(b));
     };
-    if (axes.of_group(kColumn).empty() || stride(rhs, kColumn).is(1)) {
-      problem.direct = {.place = rhs_place, .along = stride(rhs, kContracted), .column = [&](Reg column) {
-                          place(kColumn, column);
-                          return element_index(b, rhs, with_zero(kContracted));
-                        }};
+    if (axes.of_group(kColumn).empty() || axes.stride(rhs, kColumn).is(1)) {
+      problem.direct = {
+          .place = rhs_place, .along = axes.stride(rhs, kContracted), .column = [&](Reg column) {
+            axes.place(b, kColumn, column);
+            return element_index(b, rhs, axes.coordinates(b));
+          }};
     }
     problem.pack = [&](Reg first, Reg count, Reg column, Reg panel) { pack(first, count, column, panel); };
     problem.finish = [&](Reg row, Reg column, Reg mask, Reg sums) { finish_vector(row, column, mask, sums); };
     problem.result = [&](Reg row, Reg column) -> NestBuilder::Address {
-      place(kRow, row);
-      place(kColumn, column);
+      axes.place(b, kRow, row);
+      axes.place(b, kColumn, column);
       const int out = static_cast<int>(nest.places.size()) - 1;
-      return {.place = out, .index = element_index(b, output, with_zero(kContracted))};
+      return {.place = out, .index = element_index(b, output, axes.coordinates(b))};
     };
     problem.finish_is_short = epilogue.steps.size() == 1 && axes.of_group(kRow).size() <= 1;
-    lower_tiles(b, traits, problem, [&](Reg batch) { place(kBatch, batch); });
+    lower_tiles(b, traits, problem, [&](Reg batch) { axes.place(b, kBatch, batch); });
   }
 
   const DeviceTraits& traits;
@@ -151,8 +119,7 @@ struct DotLowering {
   int lhs_place = 0, rhs_place = 1;
   TileShape shape{};
   Access lhs{0, {}}, rhs{0, {}}, output{0, {}};
-  LoopAxes axes{};
-  std::vector<Reg> at{};
+  TileAxes axes{};
   LoopNest nest;
   NestBuilder b;
 };

@@ -48,11 +48,12 @@ class NestBuilder {
   Reg splat(Reg x, int lanes);
   Reg lane_numbers(LaneType type);
   Reg fold(NestOp op, Reg vector);
+  Reg even_lanes(Reg a, Reg b) { return binary(NestOp::even_lanes, a, b); }
 
   struct Address {
     Space space = Space::global;
     int place = 0;
-    Reg index = Reg::none;
+    Reg index = Reg::none;   ///< one lane, or one index for each lane
     Reg stride = Reg::none;  ///< elements between lanes; none: 1
     Reg mask = Reg::none;
     bool aligned = false;

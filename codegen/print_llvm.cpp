@@ -181,6 +181,7 @@ class Printer {
       case NestOp::lane_numbers: names_[static_cast<std::size_t>(i.results[0])] = lane_numbers(i.type); break;
       case NestOp::fold_add:
       case NestOp::fold_maximum: fold(i); break;
+      case NestOp::even_lanes: even_lanes(i); break;
       case NestOp::load: load(i); break;
       case NestOp::store: store(i); break;
       case NestOp::prefetch: prefetch(i); break;
@@ -258,6 +259,14 @@ class Printer {
     names_[static_cast<std::size_t>(i.results[0])] = current;
   }
 
+  void even_lanes(const NestInstruction& i) {
+    std::string lanes;
+    for (int lane = 0; lane < i.type.lanes; ++lane)
+      lanes += fmt::format("{}i32 {}", lane == 0 ? "" : ", ", 2 * lane);
+    line("  {} = shufflevector {}, {}, <{} x i32> <{}>", define(i.results[0]), typed(i.operands[0]),
+         typed(i.operands[1]), i.type.lanes, lanes);
+  }
+
   std::string half(std::string_view vector, LaneType type, int first) {
     std::string lanes;
     for (int lane = 0; lane < type.lanes / 2; ++lane)
@@ -307,6 +316,11 @@ class Printer {
     return result;
   }
 
+  // One address a lane: a stride, or indices of the lanes' own.
+  bool scattered(const NestInstruction& i) const {
+    return i.operands[1] != Reg::none || nest_.type(i.operands[0]).lanes > 1;
+  }
+
   std::string all_lanes(int lanes) const {
     return literal({.op = NestOp::constant, .type = {DType::boolean, lanes}, .integer = 1});
   }
@@ -314,7 +328,7 @@ class Printer {
   void load(const NestInstruction& i) {
     const LaneType type = stored(i.type);
     const std::string text = llvm_type(type), at = address(i, type);
-    const bool strided = i.operands[1] != Reg::none;
+    const bool strided = scattered(i);
     const Reg mask = i.operands[2];
     const auto align = bytes_of(type.dtype) * (i.aligned ? type.lanes : 1);
     const std::string loaded = i.type == type ? define(i.results[0]) : temporary();
@@ -346,7 +360,7 @@ class Printer {
       value = bytes;
     }
     const std::string at = address(i, type);
-    const bool strided = i.operands[1] != Reg::none;
+    const bool strided = scattered(i);
     const Reg mask = i.operands[2];
     const auto align = bytes_of(type.dtype) * (i.aligned ? type.lanes : 1);
     if (type.lanes > 1 && (strided || mask != Reg::none)) {

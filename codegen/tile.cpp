@@ -40,8 +40,9 @@ struct TilePlan {
     const Dim one(1), width(shape.width());
     const std::int64_t row_bytes =
         shape.width() * static_cast<std::int64_t>(bytes_of(register_dtype(problem.dtype)));
-    depth_blocks = max(ceil_div(problem.depth, kDepthMax), one);
-    depth_block = ceil_div(problem.depth, depth_blocks);
+    const Dim steps = floor_div(problem.depth, max(problem.depth_step, one));
+    depth_blocks = max(min(ceil_div(problem.depth, kDepthMax), steps), one);
+    depth_block = ceil_div(steps, depth_blocks) * problem.depth_step;
     const Dim all_panels = ceil_div(problem.columns, width);
     const Dim fit = floor_div(kBlockBytes, max(depth_block * Dim(row_bytes), one));
     const Dim fair = ceil_div(all_panels * problem.batches, kColumnBlocksWanted);
@@ -415,8 +416,10 @@ class TileLowering {
       sums = b.loop(b.integer(0), whole, by, std::move(sums), [&](Reg k, std::span<const Reg> carried) {
         std::vector<Reg> next(carried.begin(), carried.end());
         const int share = (tile.rows + unrolled - 1) / unrolled;
-        if (knob("KN", 1)) for (const Reg base : next_bases_)
-          b.prefetch({.place = problem_.lhs_place, .index = b.add(base, b.multiply(k, along))}, problem_.dtype, 2);
+        if (knob("KN", 1))
+          for (const Reg base : next_bases_)
+            b.prefetch({.place = problem_.lhs_place, .index = b.add(base, b.multiply(k, along))},
+                       problem_.dtype, 2);
         for (int u = 0; u < unrolled; ++u) next = step(b.add(k, b.integer(u)), next, u * share, share);
         return next;
       });
@@ -452,6 +455,35 @@ class TileLowering {
 };
 
 }  // namespace
+
+Dim TileAxes::extent(int group) const {
+  Dim product = 1;
+  for (const std::size_t axis : of_group(group)) product = product * sizes[axis];
+  return product;
+}
+
+Dim TileAxes::stride(const Access& access, int group) const {
+  const auto axes = of_group(group);
+  return axes.empty() ? Dim(0) : access.strides[axes[0]];
+}
+
+void TileAxes::place(NestBuilder& b, int group, Reg index) {
+  const auto axes = of_group(group);
+  std::vector<Dim> group_sizes;
+  for (const std::size_t axis : axes) group_sizes.push_back(sizes[axis]);
+  const auto split = split_index(b, index, group_sizes);
+  at.resize(sizes.size(), Reg::none);
+  for (std::size_t i = 0; i < axes.size(); ++i) at[axes[i]] = split[i];
+}
+
+std::vector<Reg> TileAxes::coordinates(NestBuilder& b) const {
+  std::vector<Reg> result = at;
+  result.resize(sizes.size(), Reg::none);
+  for (Reg& reg : result) {
+    if (reg == Reg::none) reg = b.integer(0);
+  }
+  return result;
+}
 
 // Two vectors a row and R rows need 2R accumulators, 2 registers for the right side and 1 for the left: R =
 // 12 fills 27 of 32 registers, R = 6 fills 15 of 16.

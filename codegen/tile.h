@@ -13,6 +13,7 @@ namespace diji {
 /// sum is ascending in k, whatever the sizes and tiles, so that bits depend on nothing else.
 struct TileProblem {
   Dim batches = 1, rows, columns, depth;
+  Dim depth_step = 1;        ///< blocks of the contracted axis are multiples of this, and so is `depth`
   DType dtype = DType::f32;  ///< of both sides in memory
   int lhs_place = 0;
   Dim lhs_along;                        ///< elements between neighbours in k
@@ -32,6 +33,18 @@ struct TileProblem {
   /// Where a vector of the result goes, for hints; none: no hints.
   std::function<NestBuilder::Address(Reg row, Reg column)> result;
   bool finish_is_short = false;  ///< a few instructions, which may be repeated for each row of a tile
+};
+
+/// Loop axes in groups of one meaning, and where the loops stand on them.
+enum TileGroup : int { kBatch, kRow, kColumn, kContracted };
+struct TileAxes : LoopAxes {
+  std::vector<Reg> at;  ///< by axis; none: not placed yet
+  Dim extent(int group) const;
+  /// The stride along a group that is one axis, or 0 when it has none.
+  Dim stride(const Access& access, int group) const;
+  void place(NestBuilder& b, int group, Reg index);
+  /// Coordinates, 0 where the loops do not stand.
+  std::vector<Reg> coordinates(NestBuilder& b) const;
 };
 
 /// Sizes of a tile on a kind of device.
