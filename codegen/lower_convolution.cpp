@@ -7,7 +7,6 @@
 
 namespace diji {
 
-
 namespace {
 
 struct ConvolutionLowering {
@@ -174,12 +173,8 @@ struct ConvolutionLowering {
     b.for_each(b.integer(0), b.dim(w[axis + 2]), b.integer(1), [&](Reg k) {
       const Reg shift = b.multiply(k, b.integer(dims.dilations[axis]));
       std::vector<Reg> inside = masks;
-      for (std::size_t v = 0; v < sources.size() && padded(axis); ++v) {
-        // One comparison without sign: what is negative is large.
-        const Reg input = b.binary(NestOp::add, sources[v].inputs[axis], b.splat(shift, shape.lanes));
-        const Reg size = b.splat(b.bitcast(b.dim(x[axis + 2]), DType::u64), shape.lanes);
-        inside[v] = b.binary(NestOp::bit_and, inside[v], b.less(b.bitcast(input, DType::u64), size));
-      }
+      for (std::size_t v = 0; v < sources.size(); ++v)
+        inside[v] = inside_mask(axis, sources[v], shift, masks[v]);
       const Reg next = b.add(from, b.multiply(shift, b.dim(strides_of(x)[axis + 2])));
       kernel_axis(axis + 1, sources, inside, next, b.add(b.multiply(which, b.dim(w[axis + 2])), k), body);
     });
@@ -196,6 +191,46 @@ struct ConvolutionLowering {
                   [&](Reg, std::span<const Reg>) -> std::vector<Reg> {
                     return {load_element(b, {.place = x_place, .index = at}, dtype, 1)};
                   })[0];
+  }
+
+  // Positions outside of x left out: a weight of infinity times the 0 there would be NaN.
+  Reg careful(Reg row, Reg column, Reg first, Reg count, Reg sums) {
+    const Reg size = b.maximum(b.dim(kernel_size), b.integer(1)), channel = b.dim(strides_of(x)[1]);
+    axes.place(b, kRow, row);
+    axes.place(b, kColumn, b.integer(0));
+    const Reg before = element_index(b, positions, axes.coordinates(b));
+    const Source from = source(b.add(before, column), b.add(before, b.dim(axes.extent(kColumn))));
+    const Reg base = element_index(b, inputs, axes.coordinates(b));
+    const Reg filter = element_index(b, weights, axes.coordinates(b));
+    const Reg start = b.divide(first, size);
+    return b.loop(start, b.add(start, b.divide(count, size)), b.integer(1), {sums},
+                  [&](Reg c, std::span<const Reg> carried) -> std::vector<Reg> {
+                    return {careful_axis(0, from, from.exists, b.add(base, b.multiply(c, channel)),
+                                         b.add(filter, b.multiply(c, b.dim(kernel_size))), carried[0])};
+                  })[0];
+  }
+
+  Reg careful_axis(std::size_t axis, const Source& from, Reg mask, Reg at, Reg weight, Reg sums) {
+    if (axis == spatial) {
+      const Reg left = b.splat(load_element(b, {.place = w_place, .index = weight}, dtype, 1), shape.lanes);
+      return b.select(mask, multiply_add(b, left, load_inside(from.index, at, mask), sums), sums);
+    }
+    return b.loop(b.integer(0), b.dim(w[axis + 2]), b.integer(1), {sums},
+                  [&](Reg k, std::span<const Reg> carried) -> std::vector<Reg> {
+                    const Reg shift = b.multiply(k, b.integer(dims.dilations[axis]));
+                    const Reg next = b.add(at, b.multiply(shift, b.dim(strides_of(x)[axis + 2])));
+                    const Reg inside = inside_mask(axis, from, shift, mask);
+                    const Reg after = b.add(weight, b.multiply(k, b.dim(strides_of(w)[axis + 2])));
+                    return {careful_axis(axis + 1, from, inside, next, after, carried[0])};
+                  })[0];
+  }
+
+  // One comparison without sign: what is negative is large.
+  Reg inside_mask(std::size_t axis, const Source& from, Reg shift, Reg mask) {
+    if (!padded(axis)) return mask;
+    const Reg input = b.binary(NestOp::add, from.inputs[axis], b.splat(shift, shape.lanes));
+    const Reg size = b.splat(b.bitcast(b.dim(x[axis + 2]), DType::u64), shape.lanes);
+    return b.binary(NestOp::bit_and, mask, b.less(b.bitcast(input, DType::u64), size));
   }
 
   NestBuilder::Address result(Reg row, Reg column, Reg mask) {
@@ -232,6 +267,13 @@ struct ConvolutionLowering {
                         }};
     }
     problem.pack = [&](Reg first, Reg count, Reg column, Reg panel) { pack(first, count, column, panel); };
+    bool any_padded = false;
+    for (std::size_t axis = 0; axis < spatial; ++axis) any_padded = any_padded || padded(axis);
+    if (any_padded && is_floating(dtype)) {
+      problem.careful = [&](Reg row, Reg column, Reg first, Reg count, Reg sums) {
+        return careful(row, column, first, count, sums);
+      };
+    }
     problem.finish = [&](Reg row, Reg column, Reg mask, Reg sums) { finish_vector(row, column, mask, sums); };
     problem.result = [&](Reg row, Reg column) { return result(row, column, Reg::none); };
     problem.finish_is_short = epilogue.steps.size() == 1;

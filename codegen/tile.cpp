@@ -270,13 +270,11 @@ class TileLowering {
       next_row_bases(rows, row, number);
       std::vector<Reg> sums =
           multiply(tile, one_depth_block() ? zero_sums(tile) : waiting_sums(tile, sums_at));
-      if (one_depth_block() && problem_.finish_is_short) {
+      if (one_depth_block() && problem_.finish_is_short && !problem_.careful) {
         for (int r = 0; r < rows; ++r) finish_if_inside(tile, r, sums);
         return;
       }
-      for (int r = 0; r < rows; ++r) {
-        for (int v = 0; v < tile.vectors; ++v) b.store(sums_address(sums_at, r, v), sums[at(tile, r, v)]);
-      }
+      keep_sums(tile, sums, sums_at);
       if (one_depth_block()) return finish_rows(tile, sums_at);
       b.when(is_last_, [&] { finish_rows(tile, sums_at); });
     });
@@ -302,19 +300,50 @@ class TileLowering {
             .index = b.add(base, b.integer(r * shape_.width() + v * shape_.lanes)),
             .aligned = true};
   }
-  // Lanes that are off read 0: the first block starts from there.
   std::vector<Reg> waiting_sums(const Tile& tile, Reg sums_at) {
     std::vector<Reg> sums;
-    const Reg mask = b.splat(continued_, shape_.lanes);
     for (int r = 0; r < tile.rows; ++r) {
-      for (int v = 0; v < tile.vectors; ++v) {
-        auto address = sums_address(sums_at, r, v);
-        address.mask = mask;
-        const Reg loaded = b.load(address, wide_);
-        sums.push_back(shape_.lanes > 1 ? loaded : b.select(mask, loaded, b.number(0, wide_)));
-      }
+      for (int v = 0; v < tile.vectors; ++v) sums.push_back(waiting(sums_address(sums_at, r, v)));
     }
     return sums;
+  }
+  // Lanes that are off read 0: the first block starts from there.
+  Reg waiting(NestBuilder::Address address) {
+    address.mask = b.splat(continued_, shape_.lanes);
+    const Reg loaded = b.load(address, wide_);
+    return shape_.lanes > 1 ? loaded : b.select(address.mask, loaded, b.number(0, wide_));
+  }
+
+  // Sums to local memory; those of a tile with a NaN are summed again with care.
+  void keep_sums(const Tile& tile, const std::vector<Reg>& sums, Reg sums_at) {
+    const auto store = [&] {
+      for (int r = 0; r < tile.rows; ++r) {
+        for (int v = 0; v < tile.vectors; ++v) b.store(sums_address(sums_at, r, v), sums[at(tile, r, v)]);
+      }
+    };
+    if (!problem_.careful) return store();
+    std::vector<Reg> total = sums;
+    for (; total.size() > 1; total.resize((total.size() + 1) / 2)) {
+      for (std::size_t i = 0, half = (total.size() + 1) / 2; half + i < total.size(); ++i)
+        total[i] = b.binary(NestOp::add, total[i], total[half + i]);
+    }
+    const Reg is_number = b.equal(total[0], total[0]);
+    const Reg odd = b.any(b.equal(is_number, b.integer(0, DType::boolean, shape_.lanes)));
+    b.when(odd, [&] { sum_again(tile, sums_at); });
+    b.when(b.equal(odd, b.integer(0, DType::boolean)), store);
+  }
+
+  void sum_again(const Tile& tile, Reg sums_at) {
+    const Reg count = b.minimum(b.integer(tile.rows), b.subtract(end_, tile.row));
+    b.for_each(b.integer(0), count, b.integer(1), [&](Reg r) {
+      const Reg index = b.add(sums_at, b.multiply(r, b.integer(shape_.width())));
+      for (int v = 0; v < tile.vectors; ++v) {
+        Reg sums = one_depth_block() ? b.number(0, wide_) : waiting(sums_address(index, 0, v));
+        const Reg column = b.add(tile.column, b.integer(v * shape_.lanes));
+        sums = problem_.careful(b.add(tile.row, r), column, first_depth_, depth_, sums);
+        b.store(sums_address(index, 0, v), sums);
+      }
+    });
   }
 
   void finish_rows(const Tile& tile, Reg sums_at) {
