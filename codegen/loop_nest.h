@@ -68,6 +68,7 @@ enum class NestOp : std::uint8_t {
   prefetch,  ///< a hint that this address is read (`integer` 0) or written (1) soon; it need not exist
   // control
   loop,          ///< operands: lower, upper, step, initial values; results: final values
+  when,          ///< operand: condition (i1) under which the body runs; `integer` 1: it hardly ever does
   report_error,  ///< operands: condition (i1), value (i64); `integer` is the code
 };
 
@@ -82,7 +83,7 @@ struct NestInstruction {
   Space space = Space::global;
   int place = 0;         ///< which buffer argument
   bool aligned = false;  ///< the address is a multiple of the vector's size
-  // loop
+  // loop; of these, `when` has the body
   Reg induction = Reg::none;
   std::vector<Reg> carried;  ///< values inside, one for each result
   std::vector<NestInstruction> body;

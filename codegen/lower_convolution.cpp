@@ -194,7 +194,7 @@ struct ConvolutionLowering {
   }
 
   // Positions outside of x left out: a weight of infinity times the 0 there would be NaN.
-  Reg careful(Reg row, Reg column, Reg first, Reg count, Reg sums) {
+  Reg careful(Reg row, Reg column, Reg last) {
     const Reg size = b.maximum(b.dim(kernel_size), b.integer(1)), channel = b.dim(strides_of(x)[1]);
     axes.place(b, kRow, row);
     axes.place(b, kColumn, b.integer(0));
@@ -202,8 +202,8 @@ struct ConvolutionLowering {
     const Source from = source(b.add(before, column), b.add(before, b.dim(axes.extent(kColumn))));
     const Reg base = element_index(b, inputs, axes.coordinates(b));
     const Reg filter = element_index(b, weights, axes.coordinates(b));
-    const Reg start = b.divide(first, size);
-    return b.loop(start, b.add(start, b.divide(count, size)), b.integer(1), {sums},
+    const Reg zero = b.number(0, {register_dtype(dtype), shape.lanes});
+    return b.loop(b.integer(0), b.divide(last, size), b.integer(1), {zero},
                   [&](Reg c, std::span<const Reg> carried) -> std::vector<Reg> {
                     return {careful_axis(0, from, from.exists, b.add(base, b.multiply(c, channel)),
                                          b.add(filter, b.multiply(c, b.dim(kernel_size))), carried[0])};
@@ -270,9 +270,7 @@ struct ConvolutionLowering {
     bool any_padded = false;
     for (std::size_t axis = 0; axis < spatial; ++axis) any_padded = any_padded || padded(axis);
     if (any_padded && is_floating(dtype)) {
-      problem.careful = [&](Reg row, Reg column, Reg first, Reg count, Reg sums) {
-        return careful(row, column, first, count, sums);
-      };
+      problem.careful = [&](Reg row, Reg column, Reg last) { return careful(row, column, last); };
     }
     problem.finish = [&](Reg row, Reg column, Reg mask, Reg sums) { finish_vector(row, column, mask, sums); };
     problem.result = [&](Reg row, Reg column) { return result(row, column, Reg::none); };

@@ -173,8 +173,21 @@ void NestBuilder::for_each(Reg lower, Reg upper, Reg step, const std::function<v
   });
 }
 
+void NestBuilder::conditional(Reg condition, bool rare, const std::function<void()>& body) {
+  NestInstruction when{.op = NestOp::when, .operands = {condition}, .integer = rare ? 1 : 0};
+  std::vector<NestInstruction>* const outer = block_;
+  block_ = &when.body;
+  body();
+  block_ = outer;
+  block_->push_back(std::move(when));
+}
+
 void NestBuilder::when(Reg condition, const std::function<void()>& body) {
-  for_each(integer(0), convert(condition, DType::i64), integer(1), [&](Reg) { body(); });
+  conditional(condition, false, body);
+}
+
+void NestBuilder::when_rare(Reg condition, const std::function<void()>& body) {
+  conditional(condition, true, body);
 }
 
 }  // namespace diji

@@ -72,8 +72,11 @@ class NestBuilder {
   void for_each(Reg lower, Reg upper, Reg step, const std::function<void(Reg induction)>& body);
   /// `body` once where the condition (i1) holds.
   void when(Reg condition, const std::function<void()>& body);
+  /// The same for what hardly ever happens, so that the device's compiler keeps its registers for the rest.
+  void when_rare(Reg condition, const std::function<void()>& body);
 
  private:
+  void conditional(Reg condition, bool rare, const std::function<void()>& body);
   Reg compare(NestOp op, Reg a, Reg b);
   Reg emit(NestInstruction instruction, LaneType result);
   LoopNest& nest_;

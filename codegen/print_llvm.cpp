@@ -186,6 +186,7 @@ class Printer {
       case NestOp::store: store(i); break;
       case NestOp::prefetch: prefetch(i); break;
       case NestOp::loop: loop(i); break;
+      case NestOp::when: when(i); break;
       case NestOp::report_error: report_error(i); break;
     }
   }
@@ -413,6 +414,17 @@ class Printer {
     header += fmt::format("  br i1 %{}.more, label %{}.body, label %{}.exit\n", id, id, id);
     out_.insert(phis, header);
     label(id + ".exit");
+  }
+
+  void when(const NestInstruction& i) {
+    const std::string id = fmt::format("when{}", next_temporary_++);
+    line("  br i1 {}, label %{}, label %{}.done{}", name(i.operands[0]), id, id,
+         i.integer == 1 ? ", !prof !0" : "");
+    if (i.integer == 1) declarations_.insert("!0 = !{!\"branch_weights\", i32 1, i32 2147483647}");
+    label(id);
+    block(i.body);
+    line("  br label %{}.done", id);
+    label(id + ".done");
   }
 
   void report_error(const NestInstruction& i) {

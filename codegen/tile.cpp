@@ -314,14 +314,12 @@ class TileLowering {
     return shape_.lanes > 1 ? loaded : b.select(address.mask, loaded, b.number(0, wide_));
   }
 
-  // Sums to local memory; those of a tile with a NaN are summed again with care.
+  // Sums to local memory; those of a tile with a NaN are summed again with care, from the start.
   void keep_sums(const Tile& tile, const std::vector<Reg>& sums, Reg sums_at) {
-    const auto store = [&] {
-      for (int r = 0; r < tile.rows; ++r) {
-        for (int v = 0; v < tile.vectors; ++v) b.store(sums_address(sums_at, r, v), sums[at(tile, r, v)]);
-      }
-    };
-    if (!problem_.careful) return store();
+    for (int r = 0; r < tile.rows; ++r) {
+      for (int v = 0; v < tile.vectors; ++v) b.store(sums_address(sums_at, r, v), sums[at(tile, r, v)]);
+    }
+    if (!problem_.careful) return;
     std::vector<Reg> total = sums;
     for (; total.size() > 1; total.resize((total.size() + 1) / 2)) {
       for (std::size_t i = 0, half = (total.size() + 1) / 2; half + i < total.size(); ++i)
@@ -329,19 +327,17 @@ class TileLowering {
     }
     const Reg is_number = b.equal(total[0], total[0]);
     const Reg odd = b.any(b.equal(is_number, b.integer(0, DType::boolean, shape_.lanes)));
-    b.when(odd, [&] { sum_again(tile, sums_at); });
-    b.when(b.equal(odd, b.integer(0, DType::boolean)), store);
+    b.when_rare(odd, [&] { sum_again(tile, sums_at); });
   }
 
   void sum_again(const Tile& tile, Reg sums_at) {
     const Reg count = b.minimum(b.integer(tile.rows), b.subtract(end_, tile.row));
+    const Reg end = b.add(first_depth_, depth_);
     b.for_each(b.integer(0), count, b.integer(1), [&](Reg r) {
       const Reg index = b.add(sums_at, b.multiply(r, b.integer(shape_.width())));
       for (int v = 0; v < tile.vectors; ++v) {
-        Reg sums = one_depth_block() ? b.number(0, wide_) : waiting(sums_address(index, 0, v));
         const Reg column = b.add(tile.column, b.integer(v * shape_.lanes));
-        sums = problem_.careful(b.add(tile.row, r), column, first_depth_, depth_, sums);
-        b.store(sums_address(index, 0, v), sums);
+        b.store(sums_address(index, 0, v), problem_.careful(b.add(tile.row, r), column, end));
       }
     });
   }

@@ -28,9 +28,9 @@ struct TileProblem {
   /// Else it is packed: writes rows [first, first + count) of the panel that begins at `column` to local
   /// memory, row k at panel + (k - first) · width; what lies beyond the last column is not looked at.
   std::function<void(Reg first, Reg count, Reg column, Reg panel)> pack;
-  /// One vector of sums over [first, first + count) once more, with what does not belong to it left out,
-  /// where packing put 0 in its place and 0 · ∞ made a NaN. None: nothing is ever left out.
-  std::function<Reg(Reg row, Reg column, Reg first, Reg count, Reg sums)> careful;
+  /// One vector of sums over k < end once more, with what does not belong to it left out, where packing put 0
+  /// in its place and 0 · ∞ made a NaN. None: nothing is ever left out.
+  std::function<Reg(Reg row, Reg column, Reg end)> careful;
   /// Takes one vector of the result.
   std::function<void(Reg row, Reg column, Reg mask, Reg sums)> finish;
   /// Where a vector of the result goes, for hints; none: no hints.
