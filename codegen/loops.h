@@ -54,6 +54,10 @@ Result<Kernel> lower_reduce(const Graph& body, const KernelBody& kernel, const D
                             std::string entry);
 Result<Kernel> lower_dot(const Graph& body, const KernelBody& kernel, const DeviceTraits& traits,
                          std::string entry);
+/// One channel a group and few filters for each.
+bool is_depthwise(const Graph& body, const KernelBody& kernel);
+Result<Kernel> lower_depthwise(const Graph& body, const KernelBody& kernel, const DeviceTraits& traits,
+                               std::string entry);
 Result<Kernel> lower_convolution(const Graph& body, const KernelBody& kernel, const DeviceTraits& traits,
                                  std::string entry);
 

@@ -297,6 +297,7 @@ struct ConvolutionLowering {
 
 Result<Kernel> lower_convolution(const Graph& body, const KernelBody& kernel, const DeviceTraits& traits,
                                  std::string entry) {
+  if (is_depthwise(body, kernel)) return lower_depthwise(body, kernel, traits, std::move(entry));
   ConvolutionLowering lowering(body, kernel, traits, std::move(entry));
   lowering.run();
   return finish(std::move(lowering.nest), traits);
