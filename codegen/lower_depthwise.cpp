@@ -44,13 +44,13 @@ struct DepthwiseLowering {
   // One step over an axis of the kernel, from `axis` on; `at` is where the result is on each spatial axis,
   // `from` and `weight` are the indices so far.
   Sums kernel_axis(std::size_t axis, const std::vector<Reg>& at, Reg from, Reg weight, Sums sums,
-                   const std::function<Sums(Reg from, Reg weight, Reg input, std::span<const Reg>)>& inside) {
+                   const std::function<Sums(Reg from, Reg weight, Reg k, std::span<const Reg>)>& inside) {
     const Reg zero = b.integer(0), size = b.dim(w[axis + 2]);
     const Reg start = origin(axis, at[axis]);
     const auto step = [&](Reg k, std::span<const Reg> carried) -> Sums {
       const Reg input = b.add(start, b.multiply(k, b.integer(dims.dilations[axis])));
       const Reg next = b.add(weight, b.multiply(k, b.dim(strides_of(w)[axis + 2])));
-      if (axis == last) return inside(b.add(from, input), next, input, carried);
+      if (axis == last) return inside(b.add(from, input), next, k, carried);
       const Reg row = b.add(from, b.multiply(input, b.dim(strides_of(x)[axis + 2])));
       return kernel_axis(axis + 1, at, row, next, {carried.begin(), carried.end()}, inside);
     };
@@ -129,29 +129,58 @@ struct DepthwiseLowering {
     std::vector<Reg> at(run.at.begin() + 2, run.at.end());
     at.push_back(position);
     const Reg exists = lane_mask(b, position, b.dim(out.back()), lanes);
-    const Reg steps = b.binary(NestOp::multiply, b.lane_numbers({DType::i64, lanes}),
-                               b.integer(dims.strides[last], DType::i64, lanes));
-    const Sums sums = kernel_axis(
-        0, at, run.x_base, run.w_base, {b.number(0, {register_dtype(dtype), lanes})},
-        [&](Reg from, Reg weight, Reg input, std::span<const Reg> carried) -> Sums {
-          const Reg where = b.binary(NestOp::add, b.splat(input, lanes), steps);
-          const Reg size = b.splat(b.bitcast(b.dim(x.back()), DType::u64), lanes);
-          const Reg mask = b.binary(NestOp::bit_and, exists, b.less(b.bitcast(where, DType::u64), size));
-          const Reg stride = dims.strides[last] == 1 ? Reg::none : b.integer(dims.strides[last]);
-          return {masked_step(weight, {.place = x_place, .index = from, .stride = stride, .mask = mask},
-                              carried[0])};
-        });
+    // The same masks serve all rows of the kernel.
+    const std::int64_t known = w.back().constant().value_or(kUnrollMax + 1);
+    std::vector<EdgeMask> masks;
+    for (std::int64_t k = 0; k < known && known <= kUnrollMax; ++k)
+      masks.push_back(edge_mask(position, b.integer(k), exists));
+    const Sums sums =
+        kernel_axis(0, at, run.x_base, run.w_base, {b.number(0, {register_dtype(dtype), lanes})},
+                    [&](Reg from, Reg weight, Reg k, std::span<const Reg> carried) -> Sums {
+                      const EdgeMask mask = masks.empty() ? edge_mask(position, k, exists)
+                                                          : masks[static_cast<std::size_t>(*b.known(k))];
+                      return {masked_step(weight, from, mask, carried[0])};
+                    });
     store(run, position, exists, sums[0]);
   }
 
-  Reg masked_step(Reg weight, NestBuilder::Address from, Reg sum) {
-    const auto more = [&] {
-      return multiply_add(b, weight_value(weight), load_element(b, from, dtype, lanes), sum);
+  // Lanes of a vector that lie inside of x; with stride 2, also those of the two vectors it is taken from.
+  struct EdgeMask {
+    Reg inside = Reg::none, low = Reg::none, high = Reg::none;
+  };
+
+  EdgeMask edge_mask(Reg position, Reg k, Reg exists) {
+    const Reg input = b.add(origin(last, position), b.multiply(k, b.integer(dims.dilations[last])));
+    const auto inside = [&](Reg first, std::int64_t step) {
+      const Reg steps =
+          b.binary(NestOp::multiply, b.lane_numbers({DType::i64, lanes}), b.integer(step, DType::i64, lanes));
+      const Reg where = b.binary(NestOp::add, b.splat(first, lanes), steps);
+      // One comparison without sign: what is negative is large.
+      return b.less(b.bitcast(where, DType::u64), b.splat(b.bitcast(b.dim(x.back()), DType::u64), lanes));
     };
-    if (lanes > 1) return b.select(from.mask, more(), sum);
-    // One lane cannot be masked off.
-    return b.loop(b.integer(0), b.convert(from.mask, DType::i64), b.integer(1), {sum},
-                  [&](Reg, std::span<const Reg>) -> Sums { return {more()}; })[0];
+    EdgeMask mask{.inside = b.binary(NestOp::bit_and, exists, inside(input, dims.strides[last]))};
+    if (dims.strides[last] != 2) return mask;
+    mask.low = inside(input, 1);
+    mask.high = inside(b.add(input, b.integer(lanes)), 1);
+    return mask;
+  }
+
+  Reg masked_step(Reg weight, Reg from, const EdgeMask& mask, Reg sum) {
+    const std::int64_t stride = dims.strides[last];
+    const auto load = [&](Reg index, Reg on, bool strided) {
+      const Reg step = strided ? b.integer(stride) : Reg::none;
+      return load_element(b, {.place = x_place, .index = index, .stride = step, .mask = on}, dtype, lanes);
+    };
+    const auto more = [&](Reg right) { return multiply_add(b, weight_value(weight), right, sum); };
+    if (lanes == 1) {  // one lane cannot be masked off
+      return b.loop(
+          b.integer(0), b.convert(mask.inside, DType::i64), b.integer(1), {sum},
+          [&](Reg, std::span<const Reg>) -> Sums { return {more(load(from, Reg::none, false))}; })[0];
+    }
+    const Reg right = stride == 2 ? b.even_lanes(load(from, mask.low, false),
+                                                 load(b.add(from, b.integer(lanes)), mask.high, false))
+                                  : load(from, mask.inside, stride != 1);
+    return b.select(mask.inside, more(right), sum);
   }
 
   void store(const Run& run, Reg position, Reg mask, Reg sums) {
