@@ -65,7 +65,7 @@ enum class NestOp : std::uint8_t {
   // optional mask (off lanes give 0)
   load,
   store,
-  prefetch,  ///< a hint that this address is read (`integer` 0) or written (1) soon; it need not exist
+  prefetch,  ///< a hint that this address is read soon; it need not exist
   // control
   loop,          ///< operands: lower, upper, step, initial values; results: final values
   when,          ///< operand: condition (i1) under which the body runs; `integer` 1: it hardly ever does

@@ -233,18 +233,15 @@ struct ConvolutionLowering {
     return b.binary(NestOp::bit_and, mask, b.less(b.bitcast(input, DType::u64), size));
   }
 
-  NestBuilder::Address result(Reg row, Reg column, Reg mask) {
+  void finish_vector(Reg row, Reg column, Reg mask, Reg sums) {
     axes.place(b, kRow, row);
     axes.place(b, kColumn, column);
-    const int place = static_cast<int>(nest.places.size()) - 1;
-    return {.place = place, .index = element_index(b, output, axes.coordinates(b)), .mask = mask};
-  }
-
-  void finish_vector(Reg row, Reg column, Reg mask, Reg sums) {
-    const auto to = result(row, column, mask);
+    const auto at = axes.coordinates(b);
     const auto columns = axes.of_group(kColumn);
     const auto vector_axis = columns.empty() ? std::nullopt : std::optional(columns[0]);
-    store_element(b, to, evaluate(b, epilogue, {axes.coordinates(b), vector_axis, shape.lanes, mask}, sums));
+    const int place = static_cast<int>(nest.places.size()) - 1;
+    const Reg value = evaluate(b, epilogue, {at, vector_axis, shape.lanes, mask}, sums);
+    store_element(b, {.place = place, .index = element_index(b, output, at), .mask = mask}, value);
   }
 
   void run() {
@@ -273,7 +270,6 @@ struct ConvolutionLowering {
       problem.careful = [&](Reg row, Reg column, Reg last) { return careful(row, column, last); };
     }
     problem.finish = [&](Reg row, Reg column, Reg mask, Reg sums) { finish_vector(row, column, mask, sums); };
-    problem.result = [&](Reg row, Reg column) { return result(row, column, Reg::none); };
     problem.finish_is_short = epilogue.steps.size() == 1;
     lower_tiles(b, traits, problem, [&](Reg batch) { axes.place(b, kBatch, batch); });
   }

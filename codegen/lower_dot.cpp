@@ -103,12 +103,6 @@ struct DotLowering {
     }
     problem.pack = [&](Reg first, Reg count, Reg column, Reg panel) { pack(first, count, column, panel); };
     problem.finish = [&](Reg row, Reg column, Reg mask, Reg sums) { finish_vector(row, column, mask, sums); };
-    problem.result = [&](Reg row, Reg column) -> NestBuilder::Address {
-      axes.place(b, kRow, row);
-      axes.place(b, kColumn, column);
-      const int out = static_cast<int>(nest.places.size()) - 1;
-      return {.place = out, .index = element_index(b, output, axes.coordinates(b))};
-    };
     problem.finish_is_short = epilogue.steps.size() == 1 && axes.of_group(kRow).size() <= 1;
     lower_tiles(b, traits, problem, [&](Reg batch) { axes.place(b, kBatch, batch); });
   }

@@ -131,9 +131,9 @@ void NestBuilder::store(const Address& address, Reg value) {
   block_->push_back(std::move(instruction));
 }
 
-void NestBuilder::prefetch(const Address& address, DType dtype, int kind) {
+void NestBuilder::prefetch(const Address& address, DType dtype) {
   NestInstruction instruction{
-      .op = NestOp::prefetch, .type = {dtype, 1}, .operands = {address.index, Reg::none}, .integer = kind};
+      .op = NestOp::prefetch, .type = {dtype, 1}, .operands = {address.index, Reg::none}};
   instruction.space = address.space;
   instruction.place = address.place;
   block_->push_back(std::move(instruction));

@@ -61,7 +61,7 @@ class NestBuilder {
   Reg load(const Address& address, LaneType type);
   void store(const Address& address, Reg value);
   /// Only space, place and index count; `dtype` is the elements'.
-  void prefetch(const Address& address, DType dtype, int kind = 0);
+  void prefetch(const Address& address, DType dtype);
   void report_error(Reg condition, std::int64_t code, Reg value);
 
   /// `body(induction, carried)` returns the next values; the results are the last ones.

@@ -378,12 +378,11 @@ class Printer {
     }
   }
 
-  // Data, to be kept in all caches.
+  // Data for reading, to be kept in all caches.
   void prefetch(const NestInstruction& i) {
     declare("void @llvm.prefetch.p0(ptr, i32 immarg, i32 immarg, i32 immarg)");
     const std::string at = address(i, stored(i.type));
-    line("  call void @llvm.prefetch.p0(ptr {}, i32 {}, i32 {}, i32 1)", at, i.integer == 1 ? 1 : 0,
-         i.integer == 2 ? 2 : 3);
+    line("  call void @llvm.prefetch.p0(ptr {}, i32 0, i32 3, i32 1)", at);
   }
 
   void loop(const NestInstruction& i) {

@@ -1,30 +1,28 @@
 // Blocking: a block of columns is packed in panels that stay in the second-level cache while all rows of a
 // chunk pass by; a tile of the result stays in registers while it runs over the contracted axis.
 #include "codegen/tile.h"
-#include <cstdlib>
 
 namespace diji {
 namespace {
 
 // Longest run over the contracted axis (measured: 256 costs 10 %, from 1024 on there is no gain). Longer axes
 // are cut in equal blocks and the sums wait in local memory, in the type they are summed in.
-static std::int64_t knob(const char* n, std::int64_t d) {
-  const char* v = std::getenv(n);
-  return v ? std::atoll(v) : d;
-}
-static const std::int64_t kDepthMax = knob("KD", 1536);
+constexpr std::int64_t kDepthMax = 1536;
 
 // Packed panels of one block of columns: half of a second-level cache of 1 MiB. Each row of the left side is
 // read once for all of them.
-static const std::int64_t kBlockBytes = knob("KB", 512 * 1024);
+constexpr std::int64_t kBlockBytes = 512 * 1024;
 constexpr std::int64_t kPanelsMax = 16;
 
 // Grid indices that a product is cut into where it is large enough: work for as many threads.
-static const std::int64_t kColumnBlocksWanted = knob("KC", 8), kGridWanted = knob("KG", 16);
+constexpr std::int64_t kColumnBlocksWanted = 8, kGridWanted = 16;
 constexpr std::int64_t kChunkTilesMin = 4, kChunkRowsMax = 2048;
 
+// Steps of the contracted axis in one turn of the innermost loop of whole tiles (measured: 4 % over one).
+constexpr int kUnroll = 4;
+
 // Rows that the right side is read ahead of use, when it is not packed yet.
-static const std::int64_t kRowsAhead = knob("KA", 12);
+constexpr std::int64_t kRowsAhead = 12;
 
 // Products of up to this many rows read each element of the right side once, where it lies, in long runs: a
 // block of columns is 4 KiB of f32 where that still leaves some blocks.
@@ -266,8 +264,6 @@ class TileLowering {
                 .panel = panel,
                 .masks = column_masks(column, shape_.vectors)};
       const Reg sums_at = sums_index(row, number);
-      hint_result(tile);
-      next_row_bases(rows, row, number);
       std::vector<Reg> sums =
           multiply(tile, one_depth_block() ? zero_sums(tile) : waiting_sums(tile, sums_at));
       if (one_depth_block() && problem_.finish_is_short && !problem_.careful) {
@@ -368,33 +364,8 @@ class TileLowering {
     const Reg shift = b.multiply(first_depth_, b.dim(problem_.lhs_along));
     bases_.clear();
     for (int r = 0; r < rows; ++r) {
-      const Reg inside = r == 0 || knob("HA", 0) ? row : b.minimum(b.add(row, b.integer(r)), last);
+      const Reg inside = r == 0 ? row : b.minimum(b.add(row, b.integer(r)), last);
       bases_.push_back(b.add(problem_.lhs_row(inside), shift));
-    }
-  }
-
-  // The rows of the next tile, a quarter of them for each panel.
-  void next_row_bases(int rows, Reg row, Reg panel) {
-    constexpr int kPanelsToShare = 4;
-    const int share = (rows + kPanelsToShare - 1) / kPanelsToShare;
-    const Reg last = b.subtract(end_, b.integer(1));
-    const Reg shift = b.multiply(first_depth_, b.dim(problem_.lhs_along));
-    next_bases_.clear();
-    for (int i = 0; i < share; ++i) {
-      const Reg which = b.add(b.multiply(panel, b.integer(share)), b.integer(rows + i));
-      next_bases_.push_back(b.add(problem_.lhs_row(b.minimum(b.add(row, which), last)), shift));
-    }
-  }
-
-  // The lines that the tile will write are asked for before its multiply-adds.
-  void hint_result(const Tile& tile) {
-    if (!problem_.result || !knob("KR", 1)) return;
-    for (int r = 0; r < tile.rows; ++r) {
-      for (int v = 0; v < tile.vectors; ++v) {
-        NestBuilder::Address address =
-            problem_.result(b.add(tile.row, b.integer(r)), b.add(tile.column, b.integer(v * shape_.lanes)));
-        b.prefetch(address, problem_.dtype, true);
-      }
     }
   }
 
@@ -406,26 +377,16 @@ class TileLowering {
       rhs_along = b.dim(problem_.direct->along);
       rhs_base = b.add(problem_.direct->column(tile.column), b.multiply(first_depth_, rhs_along));
     }
-    const Reg along = b.dim(problem_.lhs_along);
-    // One step of the contracted axis, with hints for a share of the rows.
-    const auto step = [&](Reg k, std::span<const Reg> carried, int first_hint, int hints) {
+    const auto step = [&](Reg k, std::span<const Reg> carried) {
       std::vector<Reg> rhs, next(carried.begin(), carried.end());
       for (int v = 0; v < tile.vectors; ++v) {
         const Reg shift = b.integer(v * shape_.lanes);
         rhs.push_back(direct ? from_memory(tile, v, b.add(b.add(rhs_base, b.multiply(k, rhs_along)), shift))
                              : b.load(panel_address(tile, k, v), wide_));
         if (direct) b.store(panel_address(tile, k, v), rhs.back());
-        if (hints > 0 && knob("KP", 8))
-          b.prefetch(panel_address(tile, b.add(k, b.integer(knob("KP", 8))), v), wide_.dtype);
       }
-      const Reg offset = b.multiply(k, along);
       for (int r = 0; r < tile.rows; ++r) {
-        const Reg index = b.add(bases_[static_cast<std::size_t>(r)], offset);
-        if (r >= first_hint && r < first_hint + hints && knob("KL", 0))
-          b.prefetch({.place = problem_.lhs_place, .index = b.add(index, b.integer(knob("KL", 32)))},
-                     problem_.dtype);
-        const Reg left = b.splat(
-            load_element(b, {.place = problem_.lhs_place, .index = index}, problem_.dtype, 1), shape_.lanes);
+        const Reg left = left_value(r, k);
         for (int v = 0; v < tile.vectors; ++v) {
           Reg& sum = next[at(tile, r, v)];
           sum = multiply_add(b, left, rhs[static_cast<std::size_t>(v)], sum);
@@ -434,29 +395,20 @@ class TileLowering {
       return next;
     };
     Reg whole = b.integer(0);
-    if (tile.rows == shape_.rows && tile.source == Source::packed) {
-      const int unrolled = (int)knob("KU", 4);
-      const Reg by = b.integer(unrolled);
+    if (tile.rows == shape_.rows && !direct) {
+      const Reg by = b.integer(kUnroll);
       whole = b.multiply(b.divide(depth_, by), by);
       sums = b.loop(b.integer(0), whole, by, std::move(sums), [&](Reg k, std::span<const Reg> carried) {
         std::vector<Reg> next(carried.begin(), carried.end());
-        const int share = (tile.rows + unrolled - 1) / unrolled;
-        if (knob("KN", 1))
-          for (const Reg base : next_bases_)
-            b.prefetch({.place = problem_.lhs_place, .index = b.add(base, b.multiply(k, along))},
-                       problem_.dtype, 2);
-        for (int u = 0; u < unrolled; ++u) next = step(b.add(k, b.integer(u)), next, u * share, share);
+        for (int u = 0; u < kUnroll; ++u) next = step(b.add(k, b.integer(u)), next);
         return next;
       });
     }
-    return b.loop(whole, depth_, b.integer(1), std::move(sums),
-                  [&](Reg k, std::span<const Reg> carried) { return step(k, carried, 0, 0); });
+    return b.loop(whole, depth_, b.integer(1), std::move(sums), step);
   }
 
   NestBuilder::Address panel_address(const Tile& tile, Reg k, int v) {
-    const Reg row =
-        b.add(tile.panel, b.multiply(knob("HB", 0) ? b.binary(NestOp::bit_and, k, b.integer(127)) : k,
-                                     b.integer(shape_.width())));
+    const Reg row = b.add(tile.panel, b.multiply(k, b.integer(shape_.width())));
     return {.space = Space::local, .index = b.add(row, b.integer(v * shape_.lanes)), .aligned = true};
   }
   Reg from_memory(const Tile& tile, int v, Reg index) {
@@ -476,7 +428,7 @@ class TileLowering {
       end_ = Reg::none;
   // Of the current block of the contracted axis.
   Reg first_depth_ = Reg::none, depth_ = Reg::none, continued_ = Reg::none, is_last_ = Reg::none;
-  std::vector<Reg> bases_, next_bases_;
+  std::vector<Reg> bases_;
 };
 
 }  // namespace

@@ -33,8 +33,6 @@ struct TileProblem {
   std::function<Reg(Reg row, Reg column, Reg end)> careful;
   /// Takes one vector of the result.
   std::function<void(Reg row, Reg column, Reg mask, Reg sums)> finish;
-  /// Where a vector of the result goes, for hints; none: no hints.
-  std::function<NestBuilder::Address(Reg row, Reg column)> result;
   bool finish_is_short = false;  ///< a few instructions, which may be repeated for each row of a tile
 };
 
