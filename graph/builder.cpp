@@ -317,8 +317,8 @@ ValueId Builder::dot_general(ValueId a, ValueId b, const DotDims& dims, std::opt
   if (!ok()) return ValueId::none;
   const bool fits = dims.lhs_batch.size() == dims.rhs_batch.size() &&
                     dims.lhs_contracting.size() == dims.rhs_contracting.size();
-  if (fits && (long_axes(shape(b), dims.rhs_contracting) > 1 ||
-               long_axes(shape(b), dims.rhs_free(rank(b))) > 1)) {
+  if (fits &&
+      (long_axes(shape(b), dims.rhs_contracting) > 1 || long_axes(shape(b), dims.rhs_free(rank(b))) > 1)) {
     return dot_of_merged_axes(a, b, dims, result);
   }
   Attributes attributes{{"lhs_batch", dims.lhs_batch},
