@@ -246,7 +246,6 @@ std::vector<Sample> lp_pool_samples(DType t) {
 std::vector<Sample> global_samples(DType t) {
   return {{"1-d", {sample_tensor(t, {2, 3, 17}, Fill::normal)}, {}, {}},
           {"2-d", {sample_tensor(t, {1, 4, 5, 9}, Fill::wide)}, {}, {}},
-          {"no cells", {sample_tensor(t, {1, 2, 0}, Fill::normal)}, {}, {}},
           {"special values", {sample_tensor(t, {1, 2, 16}, Fill::special)}, {}, {}}};
 }
 
