@@ -85,8 +85,9 @@ ValueId merge_axes(Builder& b, ValueId x, std::size_t axis) {
   return b.reshape(x, std::move(shape));
 }
 
-// Sum over the channels of each group: x [N, groups, K, at...] times w [groups, K, O] to [groups, N, at..., O],
-// which the caller takes apart and puts in order. One axis of w stays and one is folded, as products like it.
+// Sum over the channels of each group: x [N, groups, K, at...] times w [groups, K, O] to [groups, N, at...,
+// O], which the caller takes apart and puts in order. One axis of w stays and one is folded, as products like
+// it.
 ValueId grouped_product(Builder& b, ValueId x, ValueId w) {
   return b.dot_general(x, w,
                        {.lhs_batch = {1}, .rhs_batch = {0}, .lhs_contracting = {2}, .rhs_contracting = {1}});
@@ -145,7 +146,8 @@ Values conv_transpose(Builder& b, const OpCall& call) {
   Ints order = {1, 0, 2 + spatial};
   for (std::int64_t i = 0; i < spatial; ++i) order.push_back(3 + spatial + i);
   for (std::int64_t i = 0; i < spatial; ++i) order.push_back(2 + i);
-  const ValueId columns = merge_axes(b, b.transpose(b.reshape(product, std::move(apart)), std::move(order)), 1);
+  const ValueId columns =
+      merge_axes(b, b.transpose(b.reshape(product, std::move(apart)), std::move(order)), 1);
   Shape to = {from[0], weights[1] * Dim(*group)};
   to.insert(to.end(), out->begin(), out->end());
   const ValueId y = fold_windows(b, columns, *windows, to);
@@ -238,8 +240,8 @@ Values deform_conv(Builder& b, const OpCall& call) {
   Shape grouped = {from[0], *group, depth * taps};
   grouped.insert(grouped.end(), windows->out.begin(), windows->out.end());
   // [groups, depth, O / groups]
-  const ValueId rows = b.transpose(
-      b.reshape(w, {*group, floor_div(weights[0], Dim(*group)), weights[1] * taps}), {0, 2, 1});
+  const ValueId rows =
+      b.transpose(b.reshape(w, {*group, floor_div(weights[0], Dim(*group)), weights[1] * taps}), {0, 2, 1});
   const ValueId product = grouped_product(b, b.reshape(columns, std::move(grouped)), rows);
   // [groups, N, out..., O] to [N, groups · O, out...]
   const auto spatial = static_cast<std::int64_t>(kernel->size());

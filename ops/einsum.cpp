@@ -227,8 +227,10 @@ Term multiply(Builder& b, Term left, Term right, const std::set<int>& needed) {
     if (!has(left.labels, label)) columns.push_back(label);
   }
   Labels labels;
-  for (const Labels* group : {&batch, &rows, &columns}) labels.insert(labels.end(), group->begin(), group->end());
-  if (folded.empty() || !b.ok()) return {b.multiply(aligned(b, left, labels), aligned(b, right, labels)), labels};
+  for (const Labels* group : {&batch, &rows, &columns})
+    labels.insert(labels.end(), group->begin(), group->end());
+  if (folded.empty() || !b.ok())
+    return {b.multiply(aligned(b, left, labels), aligned(b, right, labels)), labels};
   Shape to;
   for (const int label : labels) {
     const Term& term = has(left.labels, label) ? left : right;
