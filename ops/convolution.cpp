@@ -205,16 +205,19 @@ ValueId deformed_columns(Builder& b, const OpCall& call, ValueId x, const Window
   const Values lead = {b.iota(space, 0), b.iota(space, 1), b.iota(space, 2)};
   Shape plane = space;
   plane[2] = 1;
-  Values at;
+  std::vector<Taps> at;
   for (std::size_t i = 0; i < spatial; ++i) {
     const auto k = static_cast<std::int64_t>(3 + i), p = k + static_cast<std::int64_t>(spatial);
     const ValueId start = minus_size(b, times(b, b.iota(plane, p), windows.strides[i]), windows.pads_low[i]);
     const ValueId cell = b.add(start, times(b, b.iota(plane, k), windows.dilations[i]));
     const ValueId shift = without_axis(
         b, slice_axis(b, offset, static_cast<std::int64_t>(last), static_cast<std::int64_t>(i), 1), last);
-    at.push_back(b.add(b.convert(cell, b.dtype(x)), shift));
+    // The offset's own whole part and rest are exact.
+    Taps taps = linear_taps(b, split(b, shift, b.dtype(x)));
+    for (Tap& tap : taps) tap.cell = b.add(tap.cell, cell);
+    at.push_back(std::move(taps));
   }
-  const ValueId columns = sample_linear(b, grouped, lead, at);
+  const ValueId columns = sum_taps(b, grouped, lead, at, true);
   const ValueId mask = operand(call, 4);
   if (mask == ValueId::none) return columns;
   return b.multiply(columns,

@@ -55,6 +55,15 @@ TEST_CASE("storages that live together never overlap, at any size") {
   }
 }
 
+TEST_CASE("lists of sizes never share a place: they are written before the first step") {
+  const std::vector<Storage> storages = {
+      {.bytes = 40, .first_step = 0, .last_step = 1, .home = Storage::Home::sizes},
+      {.bytes = 24, .first_step = 2, .last_step = 3, .home = Storage::Home::sizes}};
+  const auto planned = plan(storages, {}, 64);
+  REQUIRE(planned.has_value());
+  EXPECT(planned->offsets[0] != planned->offsets[1]);
+}
+
 TEST_CASE("sizes that cannot be counted are an error") {
   std::vector<Storage> storages;
   storages.push_back({.bytes = Dim::symbol("N") * Dim(std::int64_t{1} << 40), .last_step = 1});
