@@ -1,7 +1,8 @@
 // One vector of a scalar program. What is the same in all lanes is computed once, as a scalar.
-#include "codegen/scalar.h"
-
 #include "base/check.h"
+#include "codegen/conversion.h"
+#include "codegen/map_step.h"
+#include "codegen/scalar.h"
 
 #include <algorithm>
 #include <limits>
@@ -81,7 +82,7 @@ class Evaluation {
     switch (step.kind) {
       case ScalarStep::Kind::load: return load(step);
       case ScalarStep::Kind::coordinate:
-        return convert_value(b_, full(index(step.access, step.terms), 1), DType::i64, step.dtype);
+        return convert_step(b_, full(index(step.access, step.terms), 1), DType::i64, step.dtype);
       case ScalarStep::Kind::constant: return constant_value(b_, step.constant, 1);
       case ScalarStep::Kind::result: return result_;
       case ScalarStep::Kind::map: return map(step);
@@ -95,7 +96,7 @@ class Evaluation {
     std::vector<Reg> operands;
     for (const int operand : step.operands) operands.push_back(widened(operand, width));
     const DType operand_dtype = program_.steps[static_cast<std::size_t>(step.operands[0])].dtype;
-    return map_value(b_, step, operand_dtype, operands, width == 1 ? Reg::none : at_.mask);
+    return map_step(b_, step, operand_dtype, operands, width == 1 ? Reg::none : at_.mask);
   }
 
   Reg widened(int number, int width) {

@@ -68,6 +68,8 @@ enum class NestOp : std::uint8_t {
   fold_multiply,
   fold_minimum,
   fold_maximum,
+  zip_low,     ///< the lower halves of two vectors, lane by lane in turn: a0 b0 a1 b1 …
+  zip_high,    ///< the same of the upper halves
   even_lanes,  ///< lanes 0, 2, 4, … of two vectors, one behind the other
   // memory: element index (of lane 0, or one for each lane), optional stride (in elements, between lanes),
   // optional mask (off lanes give 0)

@@ -66,13 +66,13 @@ struct DepthwiseLowering {
 
   // Input position of output position `o` and kernel position 0.
   Reg origin(std::size_t axis, Reg o) {
-    return b.subtract(b.multiply(o, b.integer(dims.strides[axis])), b.dim(Dim(dims.pads_low[axis])));
+    return b.subtract(b.multiply(o, b.integer(dims.strides[axis])), b.dim(dims.pads_low[axis]));
   }
 
   // Kernel positions k with 0 <= start + k · dilation < size of x.
   std::pair<Reg, Reg> positions_inside(std::size_t axis, Reg start) {
     const Reg zero = b.integer(0), size = b.dim(w[axis + 2]), dilation = b.integer(dims.dilations[axis]);
-    if (Dim(dims.pads_low[axis]).is(0) && Dim(dims.pads_high[axis]).is(0)) return {zero, size};
+    if (dims.pads_low[axis].is(0) && dims.pads_high[axis].is(0)) return {zero, size};
     const Reg up = b.integer(dims.dilations[axis] - 1);
     const Reg before = b.maximum(b.subtract(zero, start), zero);
     const Reg room = b.maximum(b.add(b.subtract(b.dim(x[axis + 2]), start), up), zero);

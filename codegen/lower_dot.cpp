@@ -16,7 +16,9 @@ struct DotLowering {
     };
     lhs_place = position(0);
     rhs_place = position(1);
-    dtype = body.type(dot.inputs[0]).dtype;
+    dtype = body.type(dot.outputs[0]).dtype;
+    lhs_dtype = body.type(dot.inputs[0]).dtype;
+    rhs_dtype = body.type(dot.inputs[1]).dtype;
     set_axes(body.type(dot.inputs[0]).shape, body.type(dot.inputs[1]).shape, dot_dims(dot.attributes));
     shape = tile_shape(traits, dtype);
   }
@@ -47,28 +49,69 @@ struct DotLowering {
     axes.collapse();
   }
 
-  // panel[k · width + j] = rhs[k, column + j], zero beyond the last column.
+  // panel[(k - first) · width + j] = rhs[k, column + j]; columns beyond the last one repeat it.
   void pack(Reg first, Reg count, Reg column, Reg panel) {
-    axes.place(b, kColumn, column);
-    const Reg across = b.dim(axes.stride(rhs, kColumn)), along = b.dim(axes.stride(rhs, kContracted));
+    axes.place(b, kColumn, b.integer(0));
+    const Reg along = b.dim(axes.stride(rhs, kContracted));
     const Reg base = b.add(element_index(b, rhs, axes.coordinates(b)), b.multiply(first, along));
-    std::vector<Reg> masks;
     for (int v = 0; v < shape.vectors; ++v) {
-      const Reg at_vector = b.add(column, b.integer(v * shape.lanes));
-      masks.push_back(lane_mask(b, at_vector, b.dim(axes.extent(kColumn)), shape.lanes));
-    }
-    b.for_each(b.integer(0), count, b.integer(1), [&](Reg k) {
-      const Reg row = b.add(base, b.multiply(k, along));
-      const Reg to = b.add(panel, b.multiply(k, b.integer(shape.width())));
-      for (int v = 0; v < shape.vectors; ++v) {
-        const Reg index = b.add(row, b.multiply(b.integer(v * shape.lanes), across));
-        const Reg mask = masks[static_cast<std::size_t>(v)];
-        const Reg value = load_element(
-            b, {.place = rhs_place, .index = index, .stride = across, .mask = mask}, dtype, shape.lanes);
-        b.store({.space = Space::local, .index = b.add(to, b.integer(v * shape.lanes)), .aligned = true},
-                value);
+      const Reg at = b.add(column, b.integer(v * shape.lanes));
+      const Reg to = b.add(panel, b.integer(v * shape.lanes));
+      Reg done = b.integer(0);
+      if (axes.stride(rhs, kContracted).is(1) && shape.lanes > 1) {
+        const Reg lanes = b.integer(shape.lanes);
+        done = b.multiply(b.divide(count, lanes), lanes);
+        const std::vector<Reg> columns = column_bases(base, at);
+        b.for_each(b.integer(0), done, lanes, [&](Reg k) { pack_block(columns, k, to); });
       }
-    });
+      const Reg mask = lane_mask(b, at, b.dim(axes.extent(kColumn)), shape.lanes);
+      const Reg across = b.dim(axes.stride(rhs, kColumn));
+      b.for_each(done, count, b.integer(1), [&](Reg k) {
+        const Reg index = b.add(b.add(base, b.multiply(k, along)), b.multiply(at, across));
+        b.store(panel_address(to, k),
+                right_value({.place = rhs_place, .index = index, .stride = across, .mask = mask}));
+      });
+    }
+  }
+
+  Reg right_value(const NestBuilder::Address& address) {
+    return b.convert(load_element(b, address, rhs_dtype, shape.lanes), register_dtype(dtype));
+  }
+
+  NestBuilder::Address panel_address(Reg panel, Reg k) {
+    const Reg row = b.multiply(k, b.integer(shape.width()));
+    return {.space = Space::local, .index = b.add(panel, row), .aligned = true};
+  }
+
+  // Index of rhs[first k, column] for each lane's column.
+  std::vector<Reg> column_bases(Reg base, Reg column) {
+    const Reg last = b.subtract(b.dim(axes.extent(kColumn)), b.integer(1));
+    std::vector<Reg> bases;
+    for (int lane = 0; lane < shape.lanes; ++lane) {
+      const Reg inside = b.minimum(b.add(column, b.integer(lane)), last);
+      bases.push_back(b.add(base, b.multiply(inside, b.dim(axes.stride(rhs, kColumn)))));
+    }
+    return bases;
+  }
+
+  // As many steps of the contracted axis as there are lanes: read along it, transposed in registers. Zipping
+  // the first half of the rows with the second moves one bit of the row's number into the lane's, so
+  // log2(lanes) rounds exchange them.
+  void pack_block(const std::vector<Reg>& columns, Reg k, Reg to) {
+    std::vector<Reg> rows;
+    for (const Reg column : columns)
+      rows.push_back(right_value({.place = rhs_place, .index = b.add(column, k)}));
+    const auto half = static_cast<std::size_t>(shape.lanes / 2);
+    for (int round = 1; round < shape.lanes; round *= 2) {
+      std::vector<Reg> zipped;
+      for (std::size_t i = 0; i < half; ++i) {
+        zipped.push_back(b.zip_low(rows[i], rows[half + i]));
+        zipped.push_back(b.zip_high(rows[i], rows[half + i]));
+      }
+      rows = std::move(zipped);
+    }
+    for (int step = 0; step < shape.lanes; ++step)
+      b.store(panel_address(to, b.add(k, b.integer(step))), rows[static_cast<std::size_t>(step)]);
   }
 
   void finish_vector(Reg row, Reg column, Reg mask, Reg sums) {
@@ -88,6 +131,8 @@ struct DotLowering {
                         .columns = axes.extent(kColumn),
                         .depth = axes.extent(kContracted),
                         .dtype = dtype,
+                        .lhs_dtype = lhs_dtype,
+                        .rhs_dtype = rhs_dtype,
                         .lhs_place = lhs_place,
                         .lhs_along = axes.stride(lhs, kContracted)};
     problem.lhs_row = [&](Reg row) {
@@ -109,7 +154,7 @@ struct DotLowering {
 
   const DeviceTraits& traits;
   ScalarProgram epilogue;
-  DType dtype = DType::f32;
+  DType dtype = DType::f32, lhs_dtype = DType::f32, rhs_dtype = DType::f32;
   int lhs_place = 0, rhs_place = 1;
   TileShape shape{};
   Access lhs{0, {}}, rhs{0, {}}, output{0, {}};

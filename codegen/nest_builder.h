@@ -49,6 +49,8 @@ class NestBuilder {
   Reg splat(Reg x, int lanes);
   Reg lane_numbers(LaneType type);
   Reg fold(NestOp op, Reg vector);
+  Reg zip_low(Reg a, Reg b) { return binary(NestOp::zip_low, a, b); }
+  Reg zip_high(Reg a, Reg b) { return binary(NestOp::zip_high, a, b); }
   Reg even_lanes(Reg a, Reg b) { return binary(NestOp::even_lanes, a, b); }
 
   struct Address {

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include <bit>
+#include <functional>
 #include <set>
 
 namespace diji {
@@ -189,7 +190,13 @@ class Printer {
       case NestOp::fold_multiply:
       case NestOp::fold_minimum:
       case NestOp::fold_maximum: fold(i); break;
-      case NestOp::even_lanes: even_lanes(i); break;
+      case NestOp::zip_low:
+      case NestOp::zip_high: {
+        const int first = i.op == NestOp::zip_low ? 0 : i.type.lanes / 2;
+        shuffle(i, [&](int lane) { return first + lane / 2 + (lane % 2) * i.type.lanes; });
+        break;
+      }
+      case NestOp::even_lanes: shuffle(i, [](int lane) { return 2 * lane; }); break;
       case NestOp::load: load(i); break;
       case NestOp::store: store(i); break;
       case NestOp::prefetch: prefetch(i); break;
@@ -268,10 +275,11 @@ class Printer {
     names_[static_cast<std::size_t>(i.results[0])] = current;
   }
 
-  void even_lanes(const NestInstruction& i) {
+  // Lanes chosen from two vectors, counted through both.
+  void shuffle(const NestInstruction& i, const std::function<int(int lane)>& source) {
     std::string lanes;
     for (int lane = 0; lane < i.type.lanes; ++lane)
-      lanes += fmt::format("{}i32 {}", lane == 0 ? "" : ", ", 2 * lane);
+      lanes += fmt::format("{}i32 {}", lane == 0 ? "" : ", ", source(lane));
     line("  {} = shufflevector {}, {}, <{} x i32> <{}>", define(i.results[0]), typed(i.operands[0]),
          typed(i.operands[1]), i.type.lanes, lanes);
   }

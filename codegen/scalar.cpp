@@ -1,21 +1,9 @@
-// Evaluation of scalar programs in registers.
+// Elements between registers and memory.
 #include "codegen/scalar.h"
 
-#include "base/check.h"
 #include "codegen/conversion.h"
-#include "codegen/map_step.h"
 
 namespace diji {
-namespace {
-
-Reg constant_step(NestBuilder& b, const HostTensor& constant, int lanes) {
-  const LaneType type{register_dtype(constant.dtype()), lanes};
-  if (is_floating(constant.dtype())) return b.real(constant.as_double(0), type);
-  return b.integer(constant.as_int64()[0], type.dtype, lanes);
-}
-
-}  // namespace
-
 DType register_dtype(DType storage) {
   return storage == DType::f16 || storage == DType::bf16 ? DType::f32 : storage;
 }
@@ -51,15 +39,10 @@ void store_element(NestBuilder& b, NestBuilder::Address address, Reg value) {
   b.store(address, to_storage(b, value, storage));
 }
 
-Reg map_value(NestBuilder& b, const ScalarStep& step, DType operand_dtype, std::span<const Reg> operands,
-              Reg mask) {
-  return map_step(b, step, operand_dtype, operands, mask);
-}
-
 Reg constant_value(NestBuilder& b, const HostTensor& constant, int lanes) {
-  return constant_step(b, constant, lanes);
+  const LaneType type{register_dtype(constant.dtype()), lanes};
+  if (is_floating(constant.dtype())) return b.real(constant.as_double(0), type);
+  return b.integer(constant.as_int64()[0], type.dtype, lanes);
 }
-
-Reg convert_value(NestBuilder& b, Reg x, DType from, DType to) { return convert_step(b, x, from, to); }
 
 }  // namespace diji

@@ -6,7 +6,6 @@
 
 #include <functional>
 #include <optional>
-#include <span>
 #include <vector>
 
 namespace diji {
@@ -40,12 +39,7 @@ struct ElementAddress {
 };
 ElementAddress evaluate_address(NestBuilder& b, const ScalarProgram& program, const LanePosition& at);
 
-/// One scalar map; operands are as wide as each other. Masked lanes report no errors.
-Reg map_value(NestBuilder& b, const ScalarStep& step, DType operand_dtype, std::span<const Reg> operands,
-              Reg mask);
 Reg constant_value(NestBuilder& b, const HostTensor& constant, int lanes);
-/// From register_dtype of `from` to register_dtype of `to`, rounded to `to`.
-Reg convert_value(NestBuilder& b, Reg x, DType from, DType to);
 
 /// From registers to a buffer: converts to the place's dtype.
 void store_element(NestBuilder& b, NestBuilder::Address address, Reg value);

@@ -85,18 +85,12 @@ ValueId merge_axes(Builder& b, ValueId x, std::size_t axis) {
   return b.reshape(x, std::move(shape));
 }
 
-// Sum over the channels of each group: w [groups, K, O..., ] and x [N, groups, K, ...] to [N, groups · O,
-// ...], where the first `columns` axes of O follow N and the rest stays behind.
-ValueId grouped_product(Builder& b, ValueId w, ValueId x) {
-  const std::int64_t w_free = b.rank(w) - 2, x_free = b.rank(x) - 3;
-  const ValueId product = b.dot_general(
-      w, x, {.lhs_batch = {0}, .rhs_batch = {1}, .lhs_contracting = {1}, .rhs_contracting = {2}});
-  if (!b.ok()) return ValueId::none;
-  // [groups, O..., N, rest...]
-  Ints order = {1 + w_free, 0};
-  for (std::int64_t i = 0; i < w_free; ++i) order.push_back(1 + i);
-  for (std::int64_t i = 0; i < x_free; ++i) order.push_back(2 + w_free + i);
-  return merge_axes(b, b.transpose(product, std::move(order)), 1);
+// Sum over the channels of each group: x [N, groups, K, at...] times w [groups, K, O] to [groups, N, at...,
+// O], which the caller takes apart and puts in order. One axis of w stays and one is folded, as products like
+// it.
+ValueId grouped_product(Builder& b, ValueId x, ValueId w) {
+  return b.dot_general(x, w,
+                       {.lhs_batch = {1}, .rhs_batch = {0}, .lhs_contracting = {2}, .rhs_contracting = {1}});
 }
 
 // Sizes of a transposed convolution's result per spatial axis; padding follows where the sizes are given.
@@ -138,7 +132,22 @@ Values conv_transpose(Builder& b, const OpCall& call) {
   if (!out) return {ValueId::none};
   const DType dtype = b.dtype(call.inputs[0]);
   const ValueId x = b.convert(call.inputs[0], wider(dtype)), w = b.convert(call.inputs[1], wider(dtype));
-  const ValueId columns = grouped_product(b, split_axis(b, w, 0, *group), split_axis(b, x, 1, *group));
+  Dim taps = 1;
+  for (const std::int64_t size : *kernel) taps = taps * Dim(size);
+  const Dim depth = floor_div(weights[0], Dim(*group));
+  const ValueId product =
+      grouped_product(b, split_axis(b, x, 1, *group), b.reshape(w, {*group, depth, weights[1] * taps}));
+  // [groups, N, in..., O, kernel...] to [N, groups · O, kernel..., in...]
+  const auto spatial = static_cast<std::int64_t>(kernel->size());
+  Shape apart = {*group, from[0]};
+  apart.insert(apart.end(), from.begin() + 2, from.end());
+  apart.push_back(weights[1]);
+  apart.insert(apart.end(), weights.begin() + 2, weights.end());
+  Ints order = {1, 0, 2 + spatial};
+  for (std::int64_t i = 0; i < spatial; ++i) order.push_back(3 + spatial + i);
+  for (std::int64_t i = 0; i < spatial; ++i) order.push_back(2 + i);
+  const ValueId columns =
+      merge_axes(b, b.transpose(b.reshape(product, std::move(apart)), std::move(order)), 1);
   Shape to = {from[0], weights[1] * Dim(*group)};
   to.insert(to.end(), out->begin(), out->end());
   const ValueId y = fold_windows(b, columns, *windows, to);
@@ -196,16 +205,19 @@ ValueId deformed_columns(Builder& b, const OpCall& call, ValueId x, const Window
   const Values lead = {b.iota(space, 0), b.iota(space, 1), b.iota(space, 2)};
   Shape plane = space;
   plane[2] = 1;
-  Values at;
+  std::vector<Taps> at;
   for (std::size_t i = 0; i < spatial; ++i) {
     const auto k = static_cast<std::int64_t>(3 + i), p = k + static_cast<std::int64_t>(spatial);
     const ValueId start = minus_size(b, times(b, b.iota(plane, p), windows.strides[i]), windows.pads_low[i]);
     const ValueId cell = b.add(start, times(b, b.iota(plane, k), windows.dilations[i]));
     const ValueId shift = without_axis(
         b, slice_axis(b, offset, static_cast<std::int64_t>(last), static_cast<std::int64_t>(i), 1), last);
-    at.push_back(b.add(b.convert(cell, b.dtype(x)), shift));
+    // The offset's own whole part and rest are exact.
+    Taps taps = linear_taps(b, split(b, shift, b.dtype(x)));
+    for (Tap& tap : taps) tap.cell = b.add(tap.cell, cell);
+    at.push_back(std::move(taps));
   }
-  const ValueId columns = sample_linear(b, grouped, lead, at);
+  const ValueId columns = sum_taps(b, grouped, lead, at, true);
   const ValueId mask = operand(call, 4);
   if (mask == ValueId::none) return columns;
   return b.multiply(columns,
@@ -233,7 +245,12 @@ Values deform_conv(Builder& b, const OpCall& call) {
   // [groups, depth, O / groups]
   const ValueId rows =
       b.transpose(b.reshape(w, {*group, floor_div(weights[0], Dim(*group)), weights[1] * taps}), {0, 2, 1});
-  const ValueId y = grouped_product(b, rows, b.reshape(columns, std::move(grouped)));
+  const ValueId product = grouped_product(b, b.reshape(columns, std::move(grouped)), rows);
+  // [groups, N, out..., O] to [N, groups · O, out...]
+  const auto spatial = static_cast<std::int64_t>(kernel->size());
+  Ints order = {1, 0, 2 + spatial};
+  for (std::int64_t i = 0; i < spatial; ++i) order.push_back(2 + i);
+  const ValueId y = merge_axes(b, b.transpose(product, std::move(order)), 1);
   return {b.convert(add_bias(b, y, operand(call, 3)), dtype)};
 }
 

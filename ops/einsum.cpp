@@ -198,32 +198,48 @@ ValueId aligned(Builder& b, const Term& term, const Labels& order) {
   return b.reshape(sorted, std::move(to));
 }
 
-// The product of two terms, with the labels that nobody needs behind it folded.
+// The axes of `term` in the order of these groups, each group as one axis.
+ValueId grouped(Builder& b, const Term& term, const std::vector<Labels>& groups) {
+  Labels order;
+  for (const Labels& group : groups) order.insert(order.end(), group.begin(), group.end());
+  const ValueId sorted = aligned(b, term, order);
+  if (!b.ok()) return ValueId::none;
+  Shape to;
+  std::size_t axis = 0;
+  for (const Labels& group : groups) {
+    Dim size = 1;
+    for (std::size_t i = 0; i < group.size(); ++i) size = size * b.shape(sorted)[axis++];
+    to.push_back(size);
+  }
+  return b.reshape(sorted, std::move(to));
+}
+
+// The product of two terms, with the labels that nobody needs behind it folded: as matrices, an axis a group.
 Term multiply(Builder& b, Term left, Term right, const std::set<int>& needed) {
   right = drop_ones(b, std::move(right), left);
   left = drop_ones(b, std::move(left), right);
-  DotDims dims;
-  Labels batch, labels;
+  Labels batch, folded, rows, columns;
   for (const int label : left.labels) {
-    if (!has(right.labels, label)) continue;
-    const std::int64_t l = position(left.labels, label), r = position(right.labels, label);
-    if (needed.contains(label)) {
-      dims.lhs_batch.push_back(l);
-      dims.rhs_batch.push_back(r);
-      batch.push_back(label);
-    } else {
-      dims.lhs_contracting.push_back(l);
-      dims.rhs_contracting.push_back(r);
-    }
+    Labels& group = !has(right.labels, label) ? rows : needed.contains(label) ? batch : folded;
+    group.push_back(label);
   }
-  labels = batch;
-  for (const Term* term : {&left, &right}) {
-    for (const int label : term->labels) {
-      if (!has(left.labels, label) || !has(right.labels, label)) labels.push_back(label);
-    }
+  for (const int label : right.labels) {
+    if (!has(left.labels, label)) columns.push_back(label);
   }
-  if (!dims.lhs_contracting.empty()) return {b.dot_general(left.value, right.value, dims), labels};
-  return {b.multiply(aligned(b, left, labels), aligned(b, right, labels)), labels};
+  Labels labels;
+  for (const Labels* group : {&batch, &rows, &columns})
+    labels.insert(labels.end(), group->begin(), group->end());
+  if (folded.empty() || !b.ok())
+    return {b.multiply(aligned(b, left, labels), aligned(b, right, labels)), labels};
+  Shape to;
+  for (const int label : labels) {
+    const Term& term = has(left.labels, label) ? left : right;
+    to.push_back(b.shape(term.value)[static_cast<std::size_t>(position(term.labels, label))]);
+  }
+  const ValueId product =
+      b.dot_general(grouped(b, left, {batch, rows, folded}), grouped(b, right, {batch, folded, columns}),
+                    {.lhs_batch = {0}, .rhs_batch = {0}, .lhs_contracting = {2}, .rhs_contracting = {1}});
+  return {b.reshape(product, std::move(to)), labels};
 }
 
 Values einsum(Builder& b, const OpCall& call) {

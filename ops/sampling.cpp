@@ -77,11 +77,4 @@ ValueId sum_taps(Builder& b, ValueId x, const Values& lead, const std::vector<Ta
   return sum;
 }
 
-ValueId sample_linear(Builder& b, ValueId x, const Values& lead, const Values& at) {
-  if (!b.ok()) return ValueId::none;
-  std::vector<Taps> axes;
-  for (const ValueId position : at) axes.push_back(linear_taps(b, split(b, position, b.dtype(x))));
-  return sum_taps(b, x, lead, axes, true);
-}
-
 }  // namespace diji

@@ -4,7 +4,6 @@
 #include "graph/builder.h"
 
 #include <array>
-#include <functional>
 #include <vector>
 
 namespace diji {
@@ -14,9 +13,6 @@ struct Tap {
   ValueId cell, weight;
 };
 using Taps = std::vector<Tap>;
-
-/// Turns an integer position on a spatial axis into a cell.
-using FoldIndex = std::function<ValueId(std::size_t axis, ValueId index)>;
 
 /// floor(x) as i64 and x − floor(x) in dtype `weights`.
 struct Split {
@@ -35,9 +31,5 @@ ValueId cubic_kernel(Builder& b, ValueId distance, double a);
 Values tap_terms(Builder& b, ValueId x, const Values& lead, const std::vector<Taps>& axes, bool zero_outside);
 /// Their sum.
 ValueId sum_taps(Builder& b, ValueId x, const Values& lead, const std::vector<Taps>& axes, bool zero_outside);
-
-/// x[lead..., at...] with at[i] a real position on axis lead + i, linear between cells, 0 outside. `lead` and
-/// `at` broadcast together; weights and the sum are of x's dtype.
-ValueId sample_linear(Builder& b, ValueId x, const Values& lead, const Values& at);
 
 }  // namespace diji

@@ -1,4 +1,5 @@
 // `diji docs`: the generated pages of docs/reference/, and the list that the ONNX oracle asks for. Hidden.
+#include "formats/onnx/import.h"
 #include "formats/onnx/schema.h"
 #include "ops/catalog.h"
 #include "passes/passes.h"
@@ -83,7 +84,8 @@ void print_onnx_ops() {
   for (const OpDef* op : catalog()) {
     if (!op->onnx.type.empty()) lines.emplace(op->onnx.type, versions_of(*op));
   }
-  lines.emplace("Constant", fmt::format("1..{}", onnx::kOpsetKnownMax));  // read by the importer itself
+  for (const auto& [type, since] : importer_operators())
+    lines.emplace(type, fmt::format("{}..{}", since, onnx::kOpsetKnownMax));
   for (const auto& [type, versions] : lines) print("{} {}\n", type, versions);
 }
 

@@ -28,7 +28,7 @@ std::string hint_for(const NodeProto& node, const Record& record, const Opsets& 
   for (const OpDef* op : catalog()) {
     if (!op->onnx.type.empty()) names.emplace_back(op->onnx.type);
   }
-  for (const std::string_view name : special_names()) names.emplace_back(name);
+  for (const SpecialOp& op : special_ops()) names.emplace_back(op.type);
   const std::string nearest = nearest_hint(type_of(node), names);
   return nearest.empty() ? "" : nearest.substr(2);  // without "; "
 }

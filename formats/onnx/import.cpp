@@ -10,6 +10,7 @@
 #include "formats/onnx/names.h"
 #include "formats/onnx/nodes.h"
 #include "formats/onnx/order.h"
+#include "formats/onnx/special.h"
 #include "formats/onnx/tensor.h"
 
 #include <algorithm>
@@ -126,7 +127,7 @@ class Importer {
                      "output '{}' is an optional without an element, which is not built yet",
                      shown(info.name));
     }
-    if (info.kind == "tensor" || info.kind.empty()) {
+    if (info.kind == "tensor" || info.kind == kOptionalTensor || info.kind.empty()) {
       TRY(compare_declared(info, result_.graph.type(tensor->id)));
     } else if (info.kind != "optional") {
       return fail_at(ErrorCode::malformed, model_.file, info.offset,
@@ -219,6 +220,12 @@ Result<std::vector<OperatorUse>> survey_onnx(const std::filesystem::path& path) 
     const onnx::FunctionTable functions = TRY(onnx::FunctionTable::of(model));
     return onnx::survey(model, opsets, functions);
   });
+}
+
+std::map<std::string, std::int64_t> importer_operators() {
+  std::map<std::string, std::int64_t> all;
+  for (const onnx::SpecialOp& op : onnx::special_ops()) all.emplace(op.type, op.since);
+  return all;
 }
 
 Result<std::vector<std::string>> defaulted_inputs_of(const std::filesystem::path& path) {

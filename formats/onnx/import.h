@@ -53,6 +53,10 @@ struct OperatorUse {
 /// that come before operators.
 Result<std::vector<OperatorUse>> survey_onnx(const std::filesystem::path& path);
 
+/// Operators that the importer resolves itself or builds bodies for, with the first operator set that has
+/// them.
+std::map<std::string, std::int64_t> importer_operators();
+
 /// Inputs with an initializer of their name, which read_onnx takes from ImportOptions::overrides.
 Result<std::vector<std::string>> defaulted_inputs_of(const std::filesystem::path& path);
 

@@ -123,7 +123,7 @@ Result<Dim> InputTypes::dim_of(const ValueInfoProto& info, std::size_t axis) con
 
 Result<Type> InputTypes::type_of_input(const ValueInfoProto& info) const {
   const std::string what = fmt::format("input '{}'", shown(info.name));
-  if (info.kind != "tensor") {
+  if (info.kind != "tensor" && info.kind != kOptionalTensor) {  // an optional that is fed is there
     return fail_at(info.kind.empty() ? ErrorCode::malformed : ErrorCode::unsupported, model_.file,
                    info.offset, "{} is of {}; only tensors are built yet", what,
                    info.kind.empty() ? "no type" : fmt::format("type {}", info.kind));

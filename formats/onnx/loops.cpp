@@ -371,7 +371,7 @@ constexpr std::array<std::string_view, 7> kScanNames = {"body",
                                                         "directions"};
 constexpr std::array kOps = {
     SpecialOp{"Loop", import_loop, kLoopNames},
-    SpecialOp{"Scan", import_scan, kScanNames},
+    SpecialOp{"Scan", import_scan, kScanNames, 8},
 };
 
 }  // namespace

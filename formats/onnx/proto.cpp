@@ -132,6 +132,22 @@ Result<void> parse_tensor_type(ValueInfoProto& info, const Field& place) {
   return {};
 }
 
+// Of what is optional only tensors matter: sequences are refused as they are.
+Result<void> parse_optional_type(ValueInfoProto& info, const Field& place) {
+  info.kind = "optional";
+  Fields fields(TRY(place.message("optional_type")));
+  while (const Place field = TRY(fields.next())) {
+    if (field->number != OptionalTypeFields::elem_type) continue;
+    Fields types(TRY(field->message("elem_type")));
+    while (const Place type = TRY(types.next())) {
+      if (type->number != TypeFields::tensor_type) continue;
+      info.kind = kOptionalTensor;
+      TRY(parse_tensor_type(info, *type));
+    }
+  }
+  return {};
+}
+
 Result<void> parse_type(ValueInfoProto& info, const Field& place) {
   const Reader message = TRY(place.message("a type"));
   Fields fields(message);
@@ -145,7 +161,7 @@ Result<void> parse_type(ValueInfoProto& info, const Field& place) {
       case TypeFields::map_type: info.kind = "map"; break;
       case TypeFields::opaque_type: info.kind = "opaque"; break;
       case TypeFields::sparse_tensor_type: info.kind = "sparse tensor"; break;
-      case TypeFields::optional_type: info.kind = "optional"; break;
+      case TypeFields::optional_type: TRY(parse_optional_type(info, *field)); break;
       default: break;
     }
   }

@@ -74,10 +74,13 @@ struct DimensionProto {
   std::string_view param;
 };
 
+/// The kind of an optional whose element is a tensor.
+inline constexpr std::string_view kOptionalTensor = "optional tensor";
+
 struct ValueInfoProto {
   std::string_view name;
   std::int64_t offset = 0;
-  std::string_view kind;  ///< "tensor", "sequence", …; "" without a type
+  std::string_view kind;  ///< "tensor", "sequence", kOptionalTensor, …; "" without a type
   std::int32_t data_type = 0;
   std::optional<std::vector<DimensionProto>> dims;
 };

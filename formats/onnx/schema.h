@@ -112,6 +112,9 @@ struct TypeFields {
     optional_type = 9,
   };
 };
+struct OptionalTypeFields {
+  enum : std::uint32_t { elem_type = 1 };
+};
 struct TensorTypeFields {
   enum : std::uint32_t { elem_type = 1, shape = 2 };
 };

@@ -241,18 +241,18 @@ constexpr std::array<std::string_view, 1> kDtype = {"dtype"}, kBody = {"body"}, 
 constexpr std::array<std::string_view, 2> kJoin = {"axis", "new_axis"}, kSplit = {"axis", "keepdims"};
 
 constexpr std::array kOps = {
-    SpecialOp{"SequenceConstruct", sequence_construct, {}},
-    SpecialOp{"SequenceEmpty", sequence_empty, kDtype},
-    SpecialOp{"SequenceInsert", sequence_insert, {}},
-    SpecialOp{"SequenceErase", sequence_erase, {}},
-    SpecialOp{"SequenceAt", sequence_at, {}},
-    SpecialOp{"SequenceLength", sequence_length, {}},
-    SpecialOp{"ConcatFromSequence", concat_from_sequence, kJoin},
-    SpecialOp{"SplitToSequence", split_to_sequence, kSplit},
-    SpecialOp{"SequenceMap", sequence_map, kBody},
-    SpecialOp{"Optional", make_optional, kType},
-    SpecialOp{"OptionalHasElement", optional_has_element, {}},
-    SpecialOp{"OptionalGetElement", optional_get_element, {}},
+    SpecialOp{"SequenceConstruct", sequence_construct, {}, 11},
+    SpecialOp{"SequenceEmpty", sequence_empty, kDtype, 11},
+    SpecialOp{"SequenceInsert", sequence_insert, {}, 11},
+    SpecialOp{"SequenceErase", sequence_erase, {}, 11},
+    SpecialOp{"SequenceAt", sequence_at, {}, 11},
+    SpecialOp{"SequenceLength", sequence_length, {}, 11},
+    SpecialOp{"ConcatFromSequence", concat_from_sequence, kJoin, 11},
+    SpecialOp{"SplitToSequence", split_to_sequence, kSplit, 11},
+    SpecialOp{"SequenceMap", sequence_map, kBody, 17},
+    SpecialOp{"Optional", make_optional, kType, 15},
+    SpecialOp{"OptionalHasElement", optional_has_element, {}, 15},
+    SpecialOp{"OptionalGetElement", optional_get_element, {}, 15},
 };
 
 }  // namespace

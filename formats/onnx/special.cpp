@@ -40,12 +40,11 @@ const SpecialOp* find_special(const NodeProto& node) {
   return nullptr;
 }
 
-std::vector<std::string_view> special_names() {
-  std::vector<std::string_view> names;
-  for (const std::span<const SpecialOp> family : families()) {
-    for (const SpecialOp& op : family) names.push_back(op.type);
-  }
-  return names;
+std::vector<SpecialOp> special_ops() {
+  std::vector<SpecialOp> all;
+  for (const std::span<const SpecialOp> family : families())
+    all.insert(all.end(), family.begin(), family.end());
+  return all;
 }
 
 std::unexpected<Error> refuse_packed(std::int32_t packed, std::string_view what) {

@@ -44,6 +44,7 @@ struct SpecialOp {
   /// Errors without a place get the node's.
   Result<ImportedList> (*import)(Site& site) = nullptr;  ///< null: add_conditional does it
   std::span<const std::string_view> attributes;          ///< known names
+  std::int64_t since = 1;                                ///< the operator set that has it first
 };
 
 /// Of the default domain; null for every other operator.
@@ -54,7 +55,6 @@ std::span<const SpecialOp> loop_ops();
 /// "input 'q' is INT4": such constants are widened, and arithmetic of their own width is not built.
 std::unexpected<Error> refuse_packed(std::int32_t packed, std::string_view what);
 
-/// All names of special operators.
-std::vector<std::string_view> special_names();
+std::vector<SpecialOp> special_ops();
 
 }  // namespace diji::onnx

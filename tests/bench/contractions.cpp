@@ -26,8 +26,6 @@ std::string shape_text(const std::vector<std::int64_t>& shape) {
 Case matmul(std::vector<std::int64_t> batch, std::int64_t m, std::int64_t k, std::int64_t n,
             bool transposed) {
   auto a = batch, b = batch;
-  std::vector<std::int64_t> swap;
-  for (std::size_t i = 0; i < batch.size(); ++i) swap.push_back(static_cast<std::int64_t>(i));
   double flops = 2.0 * static_cast<double>(m * k * n);
   for (const std::int64_t size : batch) flops *= static_cast<double>(size);
   a.insert(a.end(), {m, k});
@@ -35,17 +33,16 @@ Case matmul(std::vector<std::int64_t> batch, std::int64_t m, std::int64_t k, std
     b.insert(b.end(), {n, k});
   else
     b.insert(b.end(), {k, n});
+  std::vector<std::int64_t> batch_axes;
+  for (std::size_t i = 0; i < batch.size(); ++i) batch_axes.push_back(static_cast<std::int64_t>(i));
   const auto last = static_cast<std::int64_t>(batch.size());
-  swap.insert(swap.end(), {last + 1, last});
-  std::string text =
-      fmt::format("graph \"matmul\" {{\n  input %a \"a\" : f32[{}]\n  input %b \"b\" : f32[{}]\n",
-                  shape_text(a), shape_text(b));
-  if (transposed)
-    text +=
-        fmt::format("  %c = transpose(%b) {{perm = ints[{}]}}\n  %y = matmul(%a, %c)\n", shape_text(swap));
-  else
-    text += "  %y = matmul(%a, %b)\n";
-  text += "  output \"y\" = %y\n}\n";
+  const std::string text = fmt::format(
+      "graph \"matmul\" {{\n  input %a \"a\" : f32[{}]\n  input %b \"b\" : f32[{}]\n"
+      "  %y = prim.dot_general(%a, %b) {{lhs_batch = ints[{}], lhs_contracting = ints[{}], rhs_batch = "
+      "ints[{}], "
+      "rhs_contracting = ints[{}]}}\n  output \"y\" = %y\n}}\n",
+      shape_text(a), shape_text(b), shape_text(batch_axes), last + 1, shape_text(batch_axes),
+      transposed ? last + 1 : last);
   return {fmt::format("matmul {}{}x{}x{}{}", batch.empty() ? "" : shape_text(batch) + " x ", m, k, n,
                       transposed ? " transposed" : ""),
           text, flops};
@@ -137,11 +134,7 @@ Result<void> measure(DeviceList& devices, CompileCache& cache, const Case& one) 
   return {};
 }
 
-}  // namespace
-}  // namespace diji
-
-int main(int argc, char** argv) {
-  using namespace diji;
+int run(int argc, char** argv) {
   DeviceList devices(built_in_plugins(), argc > 1 ? std::atoi(argv[1]) : 1);
   CompileCache cache;
   for (const Case& one : cases()) {
@@ -149,4 +142,10 @@ int main(int argc, char** argv) {
     const auto done = measure(devices, cache, one);
     if (!done) std::printf("%s: %s\n", one.name.c_str(), done.error().message.c_str());
   }
+  return 0;
 }
+
+}  // namespace
+}  // namespace diji
+
+int main(int argc, char** argv) { return diji::run(argc, argv); }

@@ -76,6 +76,28 @@ declare void @llvm.masked.store.v2f32.p0(<2 x float>, ptr, i32 immarg, <2 x i1>)
 )");
 }
 
+TEST_CASE("conditions, shuffles and hints") {
+  LoopNest nest{.entry = "parts", .places = {DType::f32}, .grid = 1};
+  NestBuilder b(nest);
+  const Reg n = b.dim(Dim::symbol("N"));
+  const Reg x = b.load({.place = 0, .index = b.integer(0)}, {DType::f32, 4});
+  const Reg y = b.load({.place = 0, .index = b.integer(4)}, {DType::f32, 4});
+  const std::vector<Reg> shuffled = {b.zip_low(x, y), b.zip_high(x, y), b.even_lanes(x, y)};
+  b.prefetch({.place = 0, .index = n}, DType::f32);
+  b.when(b.less(n, b.integer(3)), [&] { b.store({.place = 0, .index = b.integer(8)}, shuffled[0]); });
+  b.when_rare(b.less(n, b.integer(2)), [&] { b.store({.place = 0, .index = b.integer(8)}, shuffled[1]); });
+  const Reg each = b.multiply(b.lane_numbers({DType::i64, 4}), b.splat(n, 4));
+  b.store({.place = 0, .index = b.integer(8)}, b.load({.place = 0, .index = each}, {DType::f32, 4}));
+  const std::string text = print_llvm(nest);
+  for (const std::string part :
+       {"<4 x i32> <i32 0, i32 4, i32 1, i32 5>", "<4 x i32> <i32 2, i32 6, i32 3, i32 7>",
+        "<4 x i32> <i32 0, i32 2, i32 4, i32 6>", ", i32 0, i32 3, i32 1)", ".done\n", ".done, !prof !0",
+        "!0 = !{!\"branch_weights\", i32 1, i32 2147483647}", "@llvm.masked.gather.v4f32.v4p0"}) {
+    CAPTURE(text);
+    EXPECT(text.find(part) != std::string::npos);
+  }
+}
+
 TEST_CASE("equal kernels have equal texts whatever the sizes, so that one compiled kernel serves them all") {
   const auto text = [](const Dim& rows, const Dim& columns) {
     Graph body;

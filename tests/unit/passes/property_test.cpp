@@ -75,7 +75,7 @@ TEST_CASE("random graphs keep their results with every rule switched off") {
 TEST_CASE("the random graphs hold every primitive and fuse in every way") {
   std::map<std::string_view, int> counts;
   int nodes = 0, kernels = 0, largest = 0;
-  for (std::uint64_t seed = 1; seed <= 600; ++seed) {
+  for (std::uint64_t seed = 1; seed <= 1000; ++seed) {
     const test::RandomGraph random(seed, {.steps = 10, .data_sizes = true});
     for (const Node& node : random.graph().nodes()) ++counts[node.op->name];
     const auto fused = run_pipeline(random.graph(), {});
@@ -99,7 +99,7 @@ TEST_CASE("the random graphs hold every primitive and fuse in every way") {
   CAPTURE(nodes);
   CAPTURE(kernels);
   CAPTURE(largest);
-  EXPECT(nodes > 6000);
+  EXPECT(nodes > 10000);
   EXPECT(kernels < nodes / 2);
   EXPECT(largest > 10);
 }

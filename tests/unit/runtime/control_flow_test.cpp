@@ -400,6 +400,75 @@ TEST_CASE("a size from data becomes a shape; one executable serves all of them")
   EXPECT((model.checked({normal({6}), sizes(5, 1)})[0].shape() == StaticShape{6, 1}));
 }
 
+// Positions of true elements, in the model itself, in a branch and in every iteration of a loop.
+constexpr std::string_view kCounted = R"(graph "counted" {
+  symbol N in [0, 100000]
+  symbol T in [0, 1000]
+  symbol "#0" in [0, 100000]
+  input %x "x" : f32[N]
+  input %keys "keys" : f32[T, 1]
+  input %c "c" : bool[]
+  %zero = constant f32[] {0.0}
+  %one = prim.reshape(%zero) {shape = dims[1]}
+  %wide = prim.broadcast(%one) {shape = dims[N]}
+  %mask = prim.less(%wide, %x)
+  %at = prim.compact(%mask) {symbols = dims["#0"]}
+  %picked = prim.gather(%x, %at) {outside = "error"}
+  %sum = prim.reduce(%picked) {axes = ints[0], kind = "sum"}
+  %counts = prim.loop(_, _, %keys, %x) {carried = 0, conditional = 0, scanned = 1} graph "body" {
+    symbol "#5" in [0, 100000]
+    input %i "i" : i64[]
+    input %key "key" : f32[1]
+    input %x "x" : f32[N]
+    %wide = prim.broadcast(%key) {shape = dims[N]}
+    %mask = prim.less(%wide, %x)
+    %at = prim.compact(%mask) {symbols = dims["#5"]}
+    %n = prim.dims() {dtype = i64, elements = dims["#5"]}
+    %picked = prim.gather(%x, %at) {outside = "error"}
+    %sum = prim.reduce(%picked) {axes = ints[0], kind = "max"}
+    output "n" = %n
+  }
+  %b = prim.conditional(%c, %x, %mask) graph "then" {
+    symbol "#6" in [0, 100000]
+    input %x "x" : f32[N]
+    input %mask "mask" : bool[N]
+    %at = prim.compact(%mask) {symbols = dims["#6"]}
+    output "at" = %at
+  } graph "else" {
+    input %x "x" : f32[N]
+    input %mask "mask" : bool[N]
+    %none = constant i64[1] {-1}
+    output "at" = %none
+  }
+  output "at" = %at
+  output "picked" = %picked
+  output "sum" = %sum
+  output "counts" = %counts
+  output "b" = %b
+})";
+
+TEST_CASE("how many elements are true is known behind the kernel that counts them") {
+  Model model(kCounted);
+  for (const auto& [n, t] : {std::pair{50, 3}, {0, 2}, {7, 0}, {1000, 40}, {1, 1}, {50, 3}}) {
+    for (const bool condition : {true, false}) {
+      const HostTensor x = normal({n});
+      const auto got = model.checked({x, normal({t, 1}, 7), truth(condition)});
+      const auto above = std::ranges::count_if(x.values<float>(), [](float v) { return v > 0; });
+      EXPECT((got[0].shape() == StaticShape{above}));
+      EXPECT((got[4].shape() == StaticShape{condition ? above : 1}));
+    }
+  }
+  const auto executable =
+      std::shared_ptr<const Executable>(&model.session().executable(), [](const auto*) {});
+  const auto checks = verify_kernels(executable, std::vector{normal({50}), normal({3, 1}, 7), truth(true)});
+  REQUIRE_MESSAGE(checks, checks.error().message);
+  for (const KernelCheck& check : *checks) {
+    CAPTURE(check.operators);
+    CAPTURE(check.comparison.problem);
+    EXPECT(check.comparison.ok);
+  }
+}
+
 // An integer division in front of the decision: where it fails, what it left must not steer.
 constexpr std::string_view kSteered = R"(graph "steered" {
   input %a "a" : i64[1]

@@ -55,6 +55,16 @@ TEST_CASE("storages that live together never overlap, at any size") {
   }
 }
 
+TEST_CASE("tensors of sizes never share memory: all are written before the first step") {
+  std::vector<Storage> storages;
+  for (int step = 0; step < 2; ++step)
+    storages.push_back(
+        {.bytes = 24, .first_step = 2 * step, .last_step = 2 * step + 1, .home = Storage::Home::sizes});
+  const auto planned = plan(storages, {}, 8);
+  REQUIRE(planned.has_value());
+  EXPECT(planned->offsets[0] != planned->offsets[1]);
+}
+
 TEST_CASE("sizes that cannot be counted are an error") {
   std::vector<Storage> storages;
   storages.push_back({.bytes = Dim::symbol("N") * Dim(std::int64_t{1} << 40), .last_step = 1});

@@ -57,7 +57,8 @@ TEST_CASE("random graphs run on the CPU within the bound") {
   test::for_each_seed(kGraphs, [&](std::uint64_t seed) {
     INFO("DIJI_TEST_SEED=", seed);
     check_graph(machine, test::RandomGraph(seed, {.steps = static_cast<int>(2 + seed % 9),
-                                                  .special_values = seed % 7 == 0}));
+                                                  .special_values = seed % 7 == 0,
+                                                  .data_sizes = true}));
   });
   if (std::getenv("DIJI_TEST_SEED") == nullptr) EXPECT(machine.refused < machine.ran / 10);
 }
