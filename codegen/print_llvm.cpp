@@ -134,9 +134,12 @@ class Printer {
          name(i.operands[0]), name(i.operands[1]));
   }
 
+  DType operand_dtype(const NestInstruction& i) const {
+    return i.operands.empty() || i.operands[0] == Reg::none ? i.type.dtype : nest_.type(i.operands[0]).dtype;
+  }
+
   void instruction(const NestInstruction& i) {
-    const DType dtype =
-        i.operands.empty() || i.operands[0] == Reg::none ? i.type.dtype : nest_.type(i.operands[0]).dtype;
+    const DType dtype = operand_dtype(i);
     const bool floating = is_floating(dtype), is_signed = is_signed_integer(dtype);
     switch (i.op) {
       case NestOp::constant: names_[static_cast<std::size_t>(i.results[0])] = literal(i); break;

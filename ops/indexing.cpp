@@ -86,7 +86,7 @@ std::optional<PointIndices> point_indices(Builder& b, ValueId x, ValueId indices
   result.shape.assign(at.begin(), at.end() - 1);
   for (std::int64_t i = 0; i < batch; ++i) {
     const auto axis = static_cast<std::size_t>(i);
-    require_equal(b, from[axis], at[axis], fmt::format("sizes of batch axis {}", i));
+    require_equal(b, from[axis], at[axis], fmt::format("GatherND: sizes of batch axis {}", i));
   }
   result.shape.insert(result.shape.end(), from.begin() + batch + *depth, from.end());
   const std::size_t lead = at.size() - 1;

