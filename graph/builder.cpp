@@ -293,6 +293,11 @@ Values Builder::call(const OpDef& op, Values inputs, Attributes attributes, std:
   if (!ok()) return nothing;
   if (const auto which = primitive_of(&op))
     return {primitive(*which, std::move(inputs), std::move(attributes))};
+  // What is wrong with the call comes before what its data may be.
+  if (auto checked = check_call(graph_, {&op, inputs, attributes}); !checked) {
+    fail_with(checked.error());
+    return nothing;
+  }
   for (std::size_t i = 0; i < std::min(inputs.size(), op.inputs.size()); ++i) {
     if (op.inputs[i].sizes && inputs[i] != ValueId::none)
       inputs[i] = known_sizes(inputs[i], op.inputs[i].name);

@@ -194,8 +194,7 @@ ValueId without_axis(Builder& b, ValueId x, std::size_t axis) {
 ValueId deformed_columns(Builder& b, const OpCall& call, ValueId x, const Windows& windows,
                          std::int64_t groups) {
   const std::size_t spatial = windows.spatial();
-  const ValueId offset = by_kernel(b, b.convert(call.inputs[2], b.dtype(x)), windows, groups,
-                                   static_cast<std::int64_t>(spatial));
+  const ValueId offset = by_kernel(b, call.inputs[2], windows, groups, static_cast<std::int64_t>(spatial));
   if (!b.ok()) return ValueId::none;
   const std::size_t last = 3 + spatial;
   Shape space = b.shape(offset);
@@ -212,8 +211,10 @@ ValueId deformed_columns(Builder& b, const OpCall& call, ValueId x, const Window
     const ValueId cell = b.add(start, times(b, b.iota(plane, k), windows.dilations[i]));
     const ValueId shift = without_axis(
         b, slice_axis(b, offset, static_cast<std::int64_t>(last), static_cast<std::int64_t>(i), 1), last);
-    // The offset's own whole part and rest are exact.
-    Taps taps = linear_taps(b, split(b, shift, b.dtype(x)));
+    // The offset's own whole part is exact in its dtype, as the position is not.
+    const ValueId whole = b.map(Primitive::floor, {shift});
+    Taps taps = linear_taps(b, {b.convert(whole, DType::i64),
+                                b.subtract(b.convert(shift, b.dtype(x)), b.convert(whole, b.dtype(x)))});
     for (Tap& tap : taps) tap.cell = b.add(tap.cell, cell);
     at.push_back(std::move(taps));
   }
