@@ -248,6 +248,8 @@ struct ConvolutionLowering {
                         .depth = w[1] * kernel_size,
                         .depth_step = kernel_size,
                         .dtype = dtype,
+                        .lhs_dtype = dtype,
+                        .rhs_dtype = dtype,
                         .lhs_place = w_place,
                         .lhs_along = 1};
     problem.lhs_row = [&](Reg row) {

@@ -16,7 +16,9 @@ struct DotLowering {
     };
     lhs_place = position(0);
     rhs_place = position(1);
-    dtype = body.type(dot.inputs[0]).dtype;
+    dtype = body.type(dot.outputs[0]).dtype;
+    lhs_dtype = body.type(dot.inputs[0]).dtype;
+    rhs_dtype = body.type(dot.inputs[1]).dtype;
     set_axes(body.type(dot.inputs[0]).shape, body.type(dot.inputs[1]).shape, dot_dims(dot.attributes));
     shape = tile_shape(traits, dtype);
   }
@@ -67,10 +69,13 @@ struct DotLowering {
       b.for_each(done, count, b.integer(1), [&](Reg k) {
         const Reg index = b.add(b.add(base, b.multiply(k, along)), b.multiply(at, across));
         b.store(panel_address(to, k),
-                load_element(b, {.place = rhs_place, .index = index, .stride = across, .mask = mask}, dtype,
-                             shape.lanes));
+                right_value({.place = rhs_place, .index = index, .stride = across, .mask = mask}));
       });
     }
+  }
+
+  Reg right_value(const NestBuilder::Address& address) {
+    return b.convert(load_element(b, address, rhs_dtype, shape.lanes), register_dtype(dtype));
   }
 
   NestBuilder::Address panel_address(Reg panel, Reg k) {
@@ -95,7 +100,7 @@ struct DotLowering {
   void pack_block(const std::vector<Reg>& columns, Reg k, Reg to) {
     std::vector<Reg> rows;
     for (const Reg column : columns)
-      rows.push_back(load_element(b, {.place = rhs_place, .index = b.add(column, k)}, dtype, shape.lanes));
+      rows.push_back(right_value({.place = rhs_place, .index = b.add(column, k)}));
     const auto half = static_cast<std::size_t>(shape.lanes / 2);
     for (int round = 1; round < shape.lanes; round *= 2) {
       std::vector<Reg> zipped;
@@ -126,6 +131,8 @@ struct DotLowering {
                         .columns = axes.extent(kColumn),
                         .depth = axes.extent(kContracted),
                         .dtype = dtype,
+                        .lhs_dtype = lhs_dtype,
+                        .rhs_dtype = rhs_dtype,
                         .lhs_place = lhs_place,
                         .lhs_along = axes.stride(lhs, kContracted)};
     problem.lhs_row = [&](Reg row) {
@@ -147,7 +154,7 @@ struct DotLowering {
 
   const DeviceTraits& traits;
   ScalarProgram epilogue;
-  DType dtype = DType::f32;
+  DType dtype = DType::f32, lhs_dtype = DType::f32, rhs_dtype = DType::f32;
   int lhs_place = 0, rhs_place = 1;
   TileShape shape{};
   Access lhs{0, {}}, rhs{0, {}}, output{0, {}};

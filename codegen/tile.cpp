@@ -182,8 +182,7 @@ class TileLowering {
       std::vector<Reg> right;
       for (int u = 0; u < steps; ++u) {
         const Reg index = b.add(base, b.multiply(b.integer(u), along));
-        right.push_back(load_element(b, {.place = problem_.direct->place, .index = index, .mask = mask},
-                                     problem_.dtype, shape_.lanes));
+        right.push_back(right_value({.place = problem_.direct->place, .index = index, .mask = mask}));
       }
       for (int r = 0; r < rows; ++r) {
         Reg sum = b.load(few_address(r, column), wide_);
@@ -198,8 +197,12 @@ class TileLowering {
   // lhs[row of the tile, k] in all lanes.
   Reg left_value(int r, Reg k) {
     const Reg index = b.add(bases_[static_cast<std::size_t>(r)], b.multiply(k, b.dim(problem_.lhs_along)));
-    const Reg one = load_element(b, {.place = problem_.lhs_place, .index = index}, problem_.dtype, 1);
-    return b.splat(one, shape_.lanes);
+    const Reg one = load_element(b, {.place = problem_.lhs_place, .index = index}, problem_.lhs_dtype, 1);
+    return b.splat(b.convert(one, wide_.dtype), shape_.lanes);
+  }
+
+  Reg right_value(const NestBuilder::Address& address) {
+    return b.convert(load_element(b, address, problem_.rhs_dtype, shape_.lanes), wide_.dtype);
   }
 
   bool one_depth_block() const { return plan_.depth_blocks.is(1); }
@@ -414,9 +417,9 @@ class TileLowering {
   Reg from_memory(const Tile& tile, int v, Reg index) {
     const int place = problem_.direct->place;
     const Reg ahead = b.multiply(b.integer(kRowsAhead), b.dim(problem_.direct->along));
-    b.prefetch({.place = place, .index = b.add(index, ahead)}, problem_.dtype);
+    b.prefetch({.place = place, .index = b.add(index, ahead)}, problem_.rhs_dtype);
     const Reg mask = tile.masks[static_cast<std::size_t>(v)];
-    return load_element(b, {.place = place, .index = index, .mask = mask}, problem_.dtype, shape_.lanes);
+    return right_value({.place = place, .index = index, .mask = mask});
   }
 
   NestBuilder& b;

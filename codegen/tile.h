@@ -14,7 +14,8 @@ namespace diji {
 struct TileProblem {
   Dim batches = 1, rows, columns, depth;
   Dim depth_step = 1;        ///< blocks of the contracted axis are multiples of this, and so is `depth`
-  DType dtype = DType::f32;  ///< of both sides in memory
+  DType dtype = DType::f32;  ///< of the sums
+  DType lhs_dtype = DType::f32, rhs_dtype = DType::f32;  ///< in memory: 8-bit integers sum into i32
   int lhs_place = 0;
   Dim lhs_along;                        ///< elements between neighbours in k
   std::function<Reg(Reg row)> lhs_row;  ///< index of lhs[row, 0]

@@ -270,7 +270,57 @@ Values Builder::loop(ValueId limit, ValueId condition, const Values& carried, co
   return structured(std::move(node));
 }
 
+namespace {
+
+std::int64_t long_axes(const Shape& shape, const Ints& axes) {
+  return std::ranges::count_if(
+      axes, [&](std::int64_t axis) { return !shape[static_cast<std::size_t>(axis)].is(1); });
+}
+
+Shape sizes_of(const Shape& shape, const Ints& axes) {
+  Shape sizes;
+  for (const std::int64_t axis : axes) sizes.push_back(shape[static_cast<std::size_t>(axis)]);
+  return sizes;
+}
+
+Ints joined(Ints first, const Ints& second, const Ints& third) {
+  first.insert(first.end(), second.begin(), second.end());
+  first.insert(first.end(), third.begin(), third.end());
+  return first;
+}
+
+}  // namespace
+
+// Kernels contract one axis and have one axis of columns: several become one, in their order.
+ValueId Builder::dot_of_merged_axes(ValueId a, ValueId b, const DotDims& dims, std::optional<DType> result) {
+  const Ints lhs_free = dims.lhs_free(rank(a)), rhs_free = dims.rhs_free(rank(b));
+  const Shape batch = sizes_of(shape(a), dims.lhs_batch), rows = sizes_of(shape(a), lhs_free),
+              columns = sizes_of(shape(b), rhs_free);
+  const Dim depth = element_count(sizes_of(shape(a), dims.lhs_contracting));
+  Shape left = batch, right = batch, whole = batch;
+  left.insert(left.end(), rows.begin(), rows.end());
+  left.push_back(depth);
+  right.insert(right.end(), {depth, element_count(columns)});
+  whole.insert(whole.end(), rows.begin(), rows.end());
+  whole.insert(whole.end(), columns.begin(), columns.end());
+  const ValueId lhs = reshape(transpose(a, joined(dims.lhs_batch, lhs_free, dims.lhs_contracting)), left);
+  const ValueId rhs = reshape(transpose(b, joined(dims.rhs_batch, dims.rhs_contracting, rhs_free)), right);
+  DotDims merged;
+  for (std::int64_t i = 0; i < std::ssize(batch); ++i) merged.lhs_batch.push_back(i);
+  merged.rhs_batch = merged.lhs_batch;
+  merged.lhs_contracting = {std::ssize(left) - 1};
+  merged.rhs_contracting = {std::ssize(batch)};
+  return reshape(dot_general(lhs, rhs, merged, result), std::move(whole));
+}
+
 ValueId Builder::dot_general(ValueId a, ValueId b, const DotDims& dims, std::optional<DType> result) {
+  if (!ok()) return ValueId::none;
+  const bool fits = dims.lhs_batch.size() == dims.rhs_batch.size() &&
+                    dims.lhs_contracting.size() == dims.rhs_contracting.size();
+  if (fits &&
+      (long_axes(shape(b), dims.rhs_contracting) > 1 || long_axes(shape(b), dims.rhs_free(rank(b))) > 1)) {
+    return dot_of_merged_axes(a, b, dims, result);
+  }
   Attributes attributes{{"lhs_batch", dims.lhs_batch},
                         {"rhs_batch", dims.rhs_batch},
                         {"lhs_contracting", dims.lhs_contracting},

@@ -133,6 +133,7 @@ class Builder {
   Shape broadcast_shapes(const Shape& a, const Shape& b, std::string_view why);
 
  private:
+  ValueId dot_of_merged_axes(ValueId a, ValueId b, const DotDims& dims, std::optional<DType> result);
   Graph& graph_;
   std::optional<Error> error_;
 };

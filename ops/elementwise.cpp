@@ -204,17 +204,25 @@ std::vector<Sample> shift_samples(DType dtype) {
   return samples;
 }
 
-std::vector<Sample> where_samples(DType dtype) {
-  const auto sample = [&](std::string label, StaticShape c, StaticShape x, StaticShape y, Fill fill) {
-    return Sample{std::move(label),
-                  {sample_tensor(DType::boolean, std::move(c), fill),
-                   sample_tensor(dtype, std::move(x), fill), sample_tensor(dtype, std::move(y), fill, 2)},
-                  {},
-                  {}};
+// The first operand is the condition; the values are of every dtype.
+std::vector<Sample> where_samples(DType) {
+  std::vector<Sample> samples;
+  const auto add = [&](DType dtype, std::string_view label, StaticShape c, StaticShape x, StaticShape y,
+                       Fill fill) {
+    samples.push_back(
+        {fmt::format("{}, {}", label, name_of(dtype)),
+         {sample_tensor(DType::boolean, std::move(c), fill), sample_tensor(dtype, std::move(x), fill),
+          sample_tensor(dtype, std::move(y), fill, 2)},
+         {},
+         {}});
   };
-  return {sample("same shape", {3, 17}, {3, 17}, {3, 17}, Fill::normal),
-          sample("all stretch", {5, 1}, {1, 18}, {}, Fill::special),
-          sample("empty", {0}, {0}, {1}, Fill::normal)};
+  for (const DType dtype : {DType::f64, DType::f32, DType::f16, DType::bf16, DType::i8, DType::u8, DType::i16,
+                            DType::u16, DType::i32, DType::u32, DType::i64, DType::u64, DType::boolean}) {
+    add(dtype, "same shape", {3, 17}, {3, 17}, {3, 17}, Fill::normal);
+    add(dtype, "all stretch", {5, 1}, {1, 18}, {}, Fill::special);
+    add(dtype, "empty", {0}, {0}, {1}, Fill::normal);
+  }
+  return samples;
 }
 
 std::vector<Sample> clip_samples(DType dtype) {

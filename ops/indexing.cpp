@@ -303,16 +303,29 @@ std::vector<Sample> tensor_scatter_samples(DType t) {
            {}}};
 }
 
+// Classes of every dtype that can hold them; unsigned ones have none below zero.
 std::vector<Sample> one_hot_samples(DType t) {
-  return {
-      {"last axis",
-       {HostTensor::of<std::int64_t>({5}, {0, 3, -1, 9, -8}), ints({4}), sample_tensor(t, {2}, Fill::normal)},
-       {},
-       {false, true}},
-      {"first axis",
-       {HostTensor::of<std::int64_t>({2, 2}, {0, 3, 1, 2}), ints({19}), sample_tensor(t, {2}, Fill::normal)},
-       {{"axis", std::int64_t{0}}},
-       {false, true}}};
+  const auto classes = [&](StaticShape shape, std::initializer_list<int> values) {
+    HostTensor tensor = HostTensor::allocate(t, std::move(shape)).value();
+    visit_dtype(t, [&](auto tag) {
+      using T = typename decltype(tag)::type;
+      std::ranges::transform(values, tensor.mutable_values<T>().begin(),
+                             [](int value) { return static_cast<T>(static_cast<float>(value)); });
+    });
+    return tensor;
+  };
+  const bool has_sign = is_floating(t) || is_signed_integer(t);
+  const int below = has_sign ? -1 : 2, far_below = has_sign ? -8 : 11;
+  const auto values = [](DType dtype) { return sample_tensor(dtype, {2}, Fill::normal); };
+  return {{"last axis",
+           {classes({5}, {0, 3, below, 9, far_below}), ints({4}), values(DType::f32)},
+           {},
+           {false, true}},
+          {"first axis",
+           {classes({2, 2}, {0, 3, 1, 2}), ints({19}), values(DType::i64)},
+           {{"axis", std::int64_t{0}}},
+           {false, true}},
+          {"depth from data", {classes({3}, {0, 3, 1}), ints({4}), values(DType::i32)}, {}, {}}};
 }
 
 std::vector<Sample> compress_samples(DType t) {

@@ -94,8 +94,9 @@ Values rms_normalization(Builder& b, const OpCall& call) {
   if (!b.ok()) return {ValueId::none};
   const ValueId square = mean_keeping(b, b.multiply(x, x), axes_from(axis, b.rank(x)));
   const ValueId inverse = inverse_deviation(b, square, epsilon(call));
-  return {
-      b.convert(scaled(b, b.multiply(x, inverse), call.inputs[1], ValueId::none), b.dtype(call.inputs[1]))};
+  const ValueId y = scaled(b, b.multiply(x, inverse), call.inputs[1], ValueId::none);
+  return {b.convert(y, b.dtype(call.inputs[1])),
+          b.convert(inverse, call.attributes.get_or("stash_type", DType::f32))};
 }
 
 Values instance_normalization(Builder& b, const OpCall& call) {
@@ -322,6 +323,20 @@ constexpr AttributeDef kEpsilon = {"epsilon", AttributeKind::real, "1e-5", "adde
 constexpr AttributeDef kStash = {"stash_type", AttributeKind::dtype, "f32",
                                  "of the statistics; they are computed in f32 at least"};
 
+constexpr OpDef rms_record(std::string_view name, std::string_view doc, OnnxName onnx,
+                           std::string_view oracle) {
+  return {.name = name,
+          .doc = doc,
+          .inputs = {{"x", "[...]", kFloating}, {"scale", "stretches to x", kFloating, "V"}},
+          .outputs = {{"y", "like x", kFloating, "V"},
+                      {"inverse_deviation", "[..., 1...]", kFloating, "stash_type"}},
+          .attributes = {{"axis", AttributeKind::integer, "-1", "the first one folded"}, kEpsilon, kStash},
+          .decompose = rms_normalization,
+          .samples = layer_samples,
+          .onnx = onnx,
+          .oracle = oracle};
+}
+
 constexpr std::array kOps = {
     softmax_record("softmax", "exp(x - max) / sum of it along the axis; a row of only -inf is NaN.",
                    "Softmax", softmax_op, "onnx-node:test_softmax_"),
@@ -343,16 +358,11 @@ constexpr std::array kOps = {
           .samples = layer_bias_samples,
           .onnx = {"LayerNormalization", {1, 17}},
           .oracle = "onnx-node:test_layer_normalization_"},
-    OpDef{
-        .name = "rms_normalization",
-        .doc = "x / sqrt(mean of x^2 + epsilon) · scale over the axes from `axis` on (Zhang, Sennrich 2019).",
-        .inputs = {{"x", "[...]", kFloating}, {"scale", "stretches to x", kFloating, "V"}},
-        .outputs = {{"y", "like x", kFloating, "V"}},
-        .attributes = {{"axis", AttributeKind::integer, "-1", "the first one folded"}, kEpsilon, kStash},
-        .decompose = rms_normalization,
-        .samples = layer_samples,
-        .onnx = {"RMSNormalization", {23}},
-        .oracle = "onnx-node:test_rms_normalization_"},
+    rms_record("rms_normalization",
+               "x / sqrt(mean of x^2 + epsilon) · scale over the axes from `axis` on (Zhang, Sennrich 2019).",
+               {"RMSNormalization", {23}}, "onnx-node:test_rms_normalization_"),
+    rms_record("simplified_layer_normalization", "rms_normalization under ONNX Runtime's name.",
+               {"SimplifiedLayerNormalization", {1}}, "file:contrib.py"),
     OpDef{
         .name = "instance_normalization",
         .doc = "Each channel of each instance by its own mean and variance (Ulyanov et al. 2016).",

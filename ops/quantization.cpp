@@ -373,7 +373,7 @@ constexpr std::array kOps = {
                      {"y_zero_point", "[]", kBytes, "Q"},
                      {"parts", "tensor, scale and zero point of each", kAny, "any", OperandMode::variadic}},
           .outputs = {{"y", "[..., sum n, ...]", kBytes, "Q"}},
-          .attributes = {{"axis", AttributeKind::integer, "", ""}},
+          .attributes = {{"axis", AttributeKind::integer, "", "may be negative"}},
           .decompose = qlinear_concat,
           .samples = qlinear_concat_samples,
           .onnx = {"com.microsoft.QLinearConcat", {1}},

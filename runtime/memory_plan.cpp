@@ -27,10 +27,10 @@ Result<MemoryPlan> plan_memory(std::span<const Storage> storages, std::span<cons
     const Storage& storage = storages[which[i]];
     const auto lives_with = [&](std::size_t index) {
       const Storage& other = storages[which[index]];
-      // What is kept lives on behind its last step; lists of sizes are all written before the first one.
-      const bool whole_run = storage.home == other.home &&
-                             (storage.home == Storage::Home::kept || storage.home == Storage::Home::sizes);
-      return whole_run || (other.first_step <= storage.last_step && storage.first_step <= other.last_step);
+      // Kept ones outlive the segment; sizes are written all at once before its first step.
+      const bool at_once = storage.home == other.home &&
+                           (storage.home == Storage::Home::kept || storage.home == Storage::Home::sizes);
+      return at_once || (other.first_step <= storage.last_step && storage.first_step <= other.last_step);
     };
     std::vector<std::size_t> neighbours;
     std::ranges::copy_if(placed, std::back_inserter(neighbours), lives_with);
