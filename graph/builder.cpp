@@ -343,9 +343,9 @@ Values Builder::call(const OpDef& op, Values inputs, Attributes attributes, std:
   if (!ok()) return nothing;
   if (const auto which = primitive_of(&op))
     return {primitive(*which, std::move(inputs), std::move(attributes))};
-  // What is wrong with the call comes before what its data may be.
+  // Before anything is made of the operands: sizes are only read from what the operator takes.
   if (auto checked = check_call(graph_, {&op, inputs, attributes}); !checked) {
-    fail_with(checked.error());
+    fail_with(std::move(checked).error());
     return nothing;
   }
   for (std::size_t i = 0; i < std::min(inputs.size(), op.inputs.size()); ++i) {

@@ -302,7 +302,7 @@ struct Cache {
   ValueId past;  ///< [B, 1, 1, 1]: valid keys before the new ones
 };
 
-// The past with the new rows (x [B, L, G, D]) written behind what is valid of it: [B, G, length, D].
+// The new rows (x [B, L, G, D]) behind what is valid of the past, and zeros behind them: [B, G, length, D].
 ValueId updated_cache(Builder& b, ValueId past, ValueId x, const Cache& cache) {
   if (!b.ok()) return ValueId::none;
   const Shape from = b.shape(x), to = {from[0], from[2], cache.length, from[3]};
@@ -310,10 +310,8 @@ ValueId updated_cache(Builder& b, ValueId past, ValueId x, const Cache& cache) {
   const ValueId batch = b.iota(to, 0), head = b.iota(to, 1), element = b.iota(to, 3);
   const ValueId fresh = b.gather(x, {batch, place, head, element}, true);
   if (past == ValueId::none) return fresh;
-  const ValueId zero = b.scalar(DType::i64, 0);
-  const ValueId is_new =
-      b.logical_and(b.less_equal(zero, place), b.less(place, size_scalar(b, from[1], DType::i64)));
-  return b.select(is_new, fresh, b.gather(past, {batch, head, row, element}, true));
+  // Behind the new rows both are 0.
+  return b.select(b.less(row, cache.past), b.gather(past, {batch, head, row, element}, true), fresh);
 }
 
 struct GroupedInputs {

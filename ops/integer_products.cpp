@@ -282,7 +282,8 @@ std::vector<Sample> qgemm_samples(DType t) {
 constexpr DTypeSet kBytes = static_cast<DTypeSet>(kI8 | kU8);
 constexpr DTypeSet kScale = static_cast<DTypeSet>(kF32 | kF16 | kBF16);
 
-constexpr decltype(OpDef::attributes) kConvAttributes = {
+using AttributeList = decltype(OpDef::attributes);
+constexpr AttributeList kConvAttributes = {
     {"auto_pad", AttributeKind::text, "NOTSET", "or VALID, SAME_UPPER, SAME_LOWER"},
     {"dilations", AttributeKind::integers, "1 each", "distance of kernel elements"},
     {"group", AttributeKind::integer, "1", "channel groups"},

@@ -113,6 +113,14 @@ TEST_CASE("an integer that comes from a rounded float may be off by the float's 
          }) >= 1);
 }
 
+TEST_CASE("an integer at the end of its range does not wrap when a float saturates into it") {
+  const auto code = [](Builder& b, ValueId x) {
+    return b.multiply(b.convert(b.convert(b.exp(x), DType::u8), DType::i32), b.scalar(DType::i32, 3));
+  };
+  EXPECT(bound_of_chain(9, code) >= 3);  // e^9 is far above 255
+  EXPECT(bound_of_chain(9, code) < 10);
+}
+
 // Bounds of a formula over keys that are 1, 2, 3 and 3 exactly, or with an error of about 1e-7 each.
 std::vector<double> bounds_of(bool exact, const std::function<ValueId(Builder&, ValueId)>& formula) {
   Graph graph;

@@ -158,6 +158,14 @@ TEST_CASE("steps: undecided where the operand reaches across one") {
   EXPECT(bound_of(Primitive::bit_or, {{1, 1}, {0, 0}}, DType::boolean) == 1);
 }
 
+TEST_CASE("an infinity that is certain stays one, and no finite number equals it") {
+  EXPECT(bound_of(Primitive::subtract, {{-kInfinity, 0}, {3, 0.5}}) == 0);
+  EXPECT(bound_of(Primitive::add, {{3, 0.5}, {kInfinity, 0}}) == 0);
+  EXPECT(bound_of(Primitive::add, {{3, kInfinity}, {kInfinity, 0}}) == kInfinity);
+  EXPECT(bound_of(Primitive::equal, {{3, 0.5}, {-kInfinity, 0}}) == 0);
+  EXPECT(bound_of(Primitive::equal, {{3, kInfinity}, {-kInfinity, 0}}) == 1);
+}
+
 TEST_CASE("an integer quotient may change though the truncated one is 0") {
   EXPECT(bound_of(Primitive::divide, {{16, 0}, {-18, 2}}, DType::i64) >= 1);
 }
