@@ -122,24 +122,93 @@ std::optional<Shape> transposed_sizes(Builder& b, const OpCall& call, Windows& w
   return out;
 }
 
-Values conv_transpose(Builder& b, const OpCall& call) {
-  const auto kernel = kernel_of(b, call, call.inputs[0], call.inputs[1]);
-  const auto group = group_of(b, call);
-  if (!kernel || !group) return {ValueId::none};
-  auto windows = window_attributes(b, call, *kernel);
-  const Shape from = b.shape(call.inputs[0]), weights = b.shape(call.inputs[1]);
-  const auto out = windows ? transposed_sizes(b, call, *windows, from) : std::nullopt;
-  if (!out) return {ValueId::none};
-  const DType dtype = b.dtype(call.inputs[0]);
-  const ValueId x = b.convert(call.inputs[0], wider(dtype)), w = b.convert(call.inputs[1], wider(dtype));
+// Output cells s·m + r of one rest r depend on the cells m + low … m + high of x.
+struct Phases {
+  std::int64_t low = 0, high = 0;
+  Dim count;  ///< values of m
+};
+
+// Weights of all phases: w'[group, o, r..., c, t...] = w[group · C + c, o, k...] with k · dilation = r + pad
+// − stride · (t + low), 0 where no k does it.
+ValueId phase_weights(Builder& b, ValueId w, const Windows& windows, const std::vector<Phases>& phases,
+                      std::int64_t group) {
+  const Shape from = b.shape(w);
+  const std::size_t spatial = windows.spatial();
+  const Dim depth = floor_div(from[0], Dim(group));
+  Shape space = {group, from[1]};
+  for (const std::int64_t stride : windows.strides) space.emplace_back(stride);
+  space.push_back(depth);
+  for (const Phases& phase : phases) space.emplace_back(phase.high - phase.low + 1);
+  const auto c = static_cast<std::int64_t>(2 + spatial);
+  Values indices = {b.add(b.multiply(b.iota(space, 0), size_scalar(b, depth)), b.iota(space, c)),
+                    b.iota(space, 1)};
+  for (std::size_t i = 0; i < spatial; ++i) {
+    const auto axis = static_cast<std::int64_t>(i);
+    const ValueId rest =
+        minus_size(b, b.iota(space, 2 + axis), Dim(windows.strides[i] * phases[i].low) - windows.pads_low[i]);
+    ValueId k = b.subtract(rest, times(b, b.iota(space, c + 1 + axis), windows.strides[i]));
+    if (windows.dilations[i] > 1) {
+      const ValueId dilation = size_scalar(b, windows.dilations[i]);
+      const ValueId divides = b.equal(b.map(Primitive::remainder, {k, dilation}), size_scalar(b, 0));
+      k = b.select(divides, b.divide(k, dilation), size_scalar(b, -1));
+    }
+    indices.push_back(k);
+  }
+  const ValueId all = b.gather(w, std::move(indices), true);
+  Shape to = {Dim(group) * from[1], depth};
+  for (std::size_t i = 0; i < spatial; ++i) to[0] = to[0] * Dim(windows.strides[i]);
+  to.insert(to.end(), space.begin() + c + 1, space.end());
+  return b.reshape(all, std::move(to));
+}
+
+// The transpose as a convolution: every phase of the result is one, of x with the weights that meet its
+// cells. All together they are one convolution with a channel a phase, whose results interleave.
+ValueId by_phases(Builder& b, ValueId x, ValueId w, const Windows& windows, const Shape& out,
+                  std::int64_t group) {
+  const Shape from = b.shape(x);
+  const std::size_t spatial = windows.spatial();
+  std::vector<Phases> phases;
+  ConvolutionDims dims{.strides = Ints(spatial, 1), .dilations = Ints(spatial, 1), .groups = group};
+  for (std::size_t i = 0; i < spatial; ++i) {
+    const std::int64_t stride = windows.strides[i], pad = windows.pads_low[i].constant().value_or(0);
+    const std::int64_t behind = windows.reach(i) - 1 - pad;  // ⌈−behind / stride⌉ is the first cell
+    Phases phase{.low = behind > 0 ? -(behind / stride) : 0, .high = (stride - 1 + pad) / stride};
+    const Dim last = from[i + 2] - Dim(phase.high);
+    phase.count = max(floor_div(out[i] + Dim(stride - 1), Dim(stride)), last);
+    dims.pads_low.emplace_back(-phase.low);
+    dims.pads_high.push_back(phase.count - last);
+    phases.push_back(std::move(phase));
+  }
+  const ValueId y = b.convolution(x, phase_weights(b, w, windows, phases, group), dims);
+  if (!b.ok()) return ValueId::none;
+  Shape apart = {from[0], b.shape(w)[1] * Dim(group)}, together = apart;
+  Ints order = {0, 1};
+  for (const std::int64_t stride : windows.strides) apart.emplace_back(stride);
+  for (std::size_t i = 0; i < spatial; ++i) {
+    apart.push_back(phases[i].count);
+    together.push_back(phases[i].count * Dim(windows.strides[i]));
+    order.push_back(static_cast<std::int64_t>(2 + spatial + i));
+    order.push_back(static_cast<std::int64_t>(2 + i));
+  }
+  const ValueId all = b.reshape(b.transpose(b.reshape(y, std::move(apart)), std::move(order)), together);
+  if (!b.ok()) return ValueId::none;
+  Shape to(together.begin(), together.begin() + 2);
+  to.insert(to.end(), out.begin(), out.end());
+  return b.slice(all, Shape(to.size(), Dim(0)), to, Ints(to.size(), 1));
+}
+
+// The transpose as a product and a sum where windows overlap: for padding that is an expression of sizes.
+ValueId by_folding(Builder& b, ValueId x, ValueId w, const Windows& windows, const Shape& out,
+                   std::int64_t group) {
+  const Shape from = b.shape(x), weights = b.shape(w);
   Dim taps = 1;
-  for (const std::int64_t size : *kernel) taps = taps * Dim(size);
-  const Dim depth = floor_div(weights[0], Dim(*group));
+  for (const std::int64_t size : windows.kernel) taps = taps * Dim(size);
+  const Dim depth = floor_div(weights[0], Dim(group));
   const ValueId product =
-      grouped_product(b, split_axis(b, x, 1, *group), b.reshape(w, {*group, depth, weights[1] * taps}));
+      grouped_product(b, split_axis(b, x, 1, group), b.reshape(w, {group, depth, weights[1] * taps}));
   // [groups, N, in..., O, kernel...] to [N, groups · O, kernel..., in...]
-  const auto spatial = static_cast<std::int64_t>(kernel->size());
-  Shape apart = {*group, from[0]};
+  const auto spatial = static_cast<std::int64_t>(windows.spatial());
+  Shape apart = {group, from[0]};
   apart.insert(apart.end(), from.begin() + 2, from.end());
   apart.push_back(weights[1]);
   apart.insert(apart.end(), weights.begin() + 2, weights.end());
@@ -148,9 +217,28 @@ Values conv_transpose(Builder& b, const OpCall& call) {
   for (std::int64_t i = 0; i < spatial; ++i) order.push_back(2 + i);
   const ValueId columns =
       merge_axes(b, b.transpose(b.reshape(product, std::move(apart)), std::move(order)), 1);
-  Shape to = {from[0], weights[1] * Dim(*group)};
-  to.insert(to.end(), out->begin(), out->end());
-  const ValueId y = fold_windows(b, columns, *windows, to);
+  Shape to = {from[0], weights[1] * Dim(group)};
+  to.insert(to.end(), out.begin(), out.end());
+  return fold_windows(b, columns, windows, std::move(to));
+}
+
+Values conv_transpose(Builder& b, const OpCall& call) {
+  const auto kernel = kernel_of(b, call, call.inputs[0], call.inputs[1]);
+  const auto group = group_of(b, call);
+  if (!kernel || !group) return {ValueId::none};
+  auto windows = window_attributes(b, call, *kernel);
+  const auto out = windows ? transposed_sizes(b, call, *windows, b.shape(call.inputs[0])) : std::nullopt;
+  if (!out) return {ValueId::none};
+  const DType dtype = b.dtype(call.inputs[0]);
+  const Dim &channels = b.shape(call.inputs[0])[1], &expected = b.shape(call.inputs[1])[0];
+  if (channels.constant() && expected.constant() && !(channels == expected)) {
+    return {b.fail(ErrorCode::mismatch, "x has {} channels, w is for {}", channels.text(), expected.text())};
+  }
+  const ValueId x = b.convert(call.inputs[0], wider(dtype)), w = b.convert(call.inputs[1], wider(dtype));
+  const bool known =
+      std::ranges::all_of(windows->pads_low, [](const Dim& pad) { return pad.constant().has_value(); });
+  const ValueId y =
+      known ? by_phases(b, x, w, *windows, *out, *group) : by_folding(b, x, w, *windows, *out, *group);
   return {b.convert(add_bias(b, y, operand(call, 2)), dtype)};
 }
 
@@ -194,8 +282,7 @@ ValueId without_axis(Builder& b, ValueId x, std::size_t axis) {
 ValueId deformed_columns(Builder& b, const OpCall& call, ValueId x, const Windows& windows,
                          std::int64_t groups) {
   const std::size_t spatial = windows.spatial();
-  const ValueId offset = by_kernel(b, b.convert(call.inputs[2], b.dtype(x)), windows, groups,
-                                   static_cast<std::int64_t>(spatial));
+  const ValueId offset = by_kernel(b, call.inputs[2], windows, groups, static_cast<std::int64_t>(spatial));
   if (!b.ok()) return ValueId::none;
   const std::size_t last = 3 + spatial;
   Shape space = b.shape(offset);
@@ -212,8 +299,10 @@ ValueId deformed_columns(Builder& b, const OpCall& call, ValueId x, const Window
     const ValueId cell = b.add(start, times(b, b.iota(plane, k), windows.dilations[i]));
     const ValueId shift = without_axis(
         b, slice_axis(b, offset, static_cast<std::int64_t>(last), static_cast<std::int64_t>(i), 1), last);
-    // The offset's own whole part and rest are exact.
-    Taps taps = linear_taps(b, split(b, shift, b.dtype(x)));
+    // The offset's own whole part is exact in its dtype, as the position is not.
+    const ValueId whole = b.map(Primitive::floor, {shift});
+    Taps taps = linear_taps(b, {b.convert(whole, DType::i64),
+                                b.subtract(b.convert(shift, b.dtype(x)), b.convert(whole, b.dtype(x)))});
     for (Tap& tap : taps) tap.cell = b.add(tap.cell, cell);
     at.push_back(std::move(taps));
   }

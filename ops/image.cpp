@@ -178,8 +178,11 @@ Taps roi_taps(Builder& b, const Regions& regions, std::size_t i, std::int64_t ou
   const ValueId end = real(size_scalar(b, size));
   const ValueId counts =
       b.logical_and(b.less_equal(b.subtract(b.scalar(DType::f64, 0), one), at), b.less_equal(at, end));
-  const ValueId last = b.subtract(end, one);
-  Taps taps = linear_taps(b, split(b, clamp(b, at, b.scalar(DType::f64, 0), last), dtype));
+  // Before the first cell and from the last one on there is nothing to interpolate.
+  Split where = split(b, at, dtype);
+  where.rest = b.select(in_range(b, where.cell, size - 1), where.rest, b.scalar(dtype, 0));
+  where.cell = clamp(b, where.cell, size_scalar(b, 0), size_scalar(b, size - 1));
+  Taps taps = linear_taps(b, where);
   for (Tap& tap : taps) {
     tap.cell = clamp(b, tap.cell, size_scalar(b, 0), size_scalar(b, size - 1));
     tap.weight = b.select(counts, tap.weight, b.scalar(dtype, 0));
@@ -331,7 +334,7 @@ std::vector<Sample> affine_grid_samples(DType t) {
 std::vector<Sample> roi_align_samples(DType t) {
   const auto x = sample_tensor(t, {2, 3, 6, 7}, Fill::normal, 1);
   HostTensor rois = HostTensor::allocate(t, {3, 4}).value();
-  constexpr std::array<double, 12> kCorners = {0.4, 1.1, 4.3, 5.2, 2.2, 0.7, 6.4, 3.1, -2.2, -3.3, 9.4, 8.2};
+  constexpr std::array<double, 12> kCorners = {0.4, 1.1, 4.3, 5.2, 2.2, 0.7, 6.4, 3.1, -2.2, -3.3, 9.7, 8.2};
   visit_dtype(t, [&](auto tag) {
     using T = typename decltype(tag)::type;
     if constexpr (!std::is_integral_v<T>) {

@@ -28,24 +28,29 @@ std::vector<fs::path> cases_in(const fs::path& folder) {
   return cases;
 }
 
-NamedTensors integers_of(const std::vector<NamedTensor>& inputs) {
-  NamedTensors integers;
-  for (const NamedTensor& input : inputs) {
-    if (!input.name.empty() && !is_floating(input.tensor.dtype())) integers.emplace(input.name, input.tensor);
+// Shapes, axes and scales are parameters rather than data: integers, and what stands behind the first input.
+NamedTensors parameters_of(const std::vector<NamedTensor>& inputs, bool floats_too) {
+  NamedTensors parameters;
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    const bool taken = !is_floating(inputs[i].tensor.dtype()) || (floats_too && i > 0);
+    if (taken && !inputs[i].name.empty()) parameters.emplace(inputs[i].name, inputs[i].tensor);
   }
-  return integers;
+  return parameters;
 }
 
-// ONNX's tests feed shapes and axes as inputs. Where their values must be known to compile, they become
-// constants, as they are in models.
+// ONNX's tests feed parameters as inputs. Where their values must be known to compile, they become constants,
+// as they are in models.
 Result<std::unique_ptr<Session>> open_case(DeviceList& devices, const fs::path& model,
                                            SessionOptions& options, const std::vector<NamedTensor>& inputs) {
   auto session = Session::open(devices, model, options);
   if (session || session.error().code != ErrorCode::unsupported) return session;
-  options.constants = integers_of(inputs);
-  if (options.constants.empty()) return session;
-  auto again = Session::open(devices, model, options);
-  return again ? std::move(again) : std::move(session);
+  for (const bool floats_too : {false, true}) {
+    options.constants = parameters_of(inputs, floats_too);
+    if (options.constants.empty()) continue;
+    auto again = Session::open(devices, model, options);
+    if (again) return again;
+  }
+  return session;
 }
 
 Result<ComparedOutput> run_case(DeviceList& devices, const std::string& device, const fs::path& folder) {

@@ -49,6 +49,7 @@ def cases():
     yield from fused_cases()
     yield from attention_cases()
     yield from recurrent_cases()
+    yield from pool_cases()
 
 
 def quantised_cases():
@@ -131,6 +132,13 @@ def layer(gates, directions):
     """X, W, R, B, sequence_lens and initial_h of three sequences of different lengths."""
     sizes = [(4, 3, 2), (directions, gates * 5, 2), (directions, gates * 5, 5), (directions, gates * 10)]
     return [*(real(*size) for size in sizes), numpy.array([4, 1, 3], "int32"), real(directions, 3, 5)]
+
+
+def pool_cases():
+    """Norms over all of space, and windows with exponents that ONNX's tests lack."""
+    for p in (1, 2, 3):
+        yield ".GlobalLpPool", [real(2, 3, 5, 4)], {"p": p}, 1
+        yield ".LpPool", [real(1, 2, 9)], {"p": p, "kernel_shape": [3], "strides": [2], "pads": [1, 1]}, 1
 
 
 def recurrent_cases():

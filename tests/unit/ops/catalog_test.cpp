@@ -83,7 +83,10 @@ void check_sample(const OpDef& op, DType dtype, const Sample& sample) {
     const Type& inferred = graph.type(outputs[i]);
     EXPECT((*typed)[i].dtype() == inferred.dtype);
     EXPECT(contains(op.outputs[i].dtypes, inferred.dtype));
-    EXPECT(text_of((*typed)[i].shape()) == text_of(inferred.shape));
+    const StaticShape& shape = (*typed)[i].shape();
+    REQUIRE(shape.size() == inferred.shape.size());
+    for (std::size_t axis = 0; axis < shape.size(); ++axis)  // a size that only a run tells is a symbol
+      EXPECT(inferred.shape[axis].constant().value_or(shape[axis]) == shape[axis]);
   }
 }
 

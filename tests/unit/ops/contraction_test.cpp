@@ -97,7 +97,7 @@ TEST_CASE("conv: sentences") {
          "conv: auto_pad 'SOME' is none of NOTSET, VALID, SAME_UPPER, SAME_LOWER");
   EXPECT(conv({1, 1, 9}, {1, 1, 3}, {{"strides", Ints{0}}, {"auto_pad", std::string("SAME_UPPER")}}) ==
          "conv: strides [0] and dilations [1] must be 1 … 2147483647");
-  EXPECT(conv({1, 1, 9}, {1, 1, 3}, {{"group", std::int64_t{0}}}) == "conv: groups must be at least 1");
+  EXPECT(conv({1, 1, 9}, {1, 1, 3}, {{"group", std::int64_t{0}}}) == "conv: group 0 must be at least 1");
 }
 
 }  // namespace
