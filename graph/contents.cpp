@@ -76,17 +76,34 @@ std::optional<Shape> convert_contents(Graph& graph, const Shape& x, DType to) {
   return x;
 }
 
-std::optional<Shape> slice_contents(const Shape& x, const Attributes& attributes) {
-  const auto start = attributes.get_or("start", Shape{});
-  const auto size = attributes.get_or("size", Shape{});
-  if (start.size() != 1 || !start[0].constant() || !size[0].constant()) return std::nullopt;
-  Shape result;
-  for (std::int64_t i = 0; i < *size[0].constant(); ++i) {
-    const std::int64_t at = *start[0].constant() + i * attributes.get_or("step", Ints{1})[0];
+// The elements that a slice or transpose of known sizes takes, in row-major order of the result.
+std::optional<Shape> view_contents(Primitive primitive, const Type& from, const Shape& x,
+                                   const Attributes& attributes, const Type& result) {
+  const auto known = [](const Shape& shape) {
+    return std::ranges::all_of(shape, [](const Dim& d) { return d.constant().has_value(); });
+  };
+  const Shape start = attributes.get_or("start", Shape{});
+  if (!known(from.shape) || !known(result.shape) || !known(start)) return std::nullopt;
+  const auto step = attributes.get_or("step", Ints{}), permutation = attributes.get_or("permutation", Ints{});
+  Ints from_strides(from.shape.size(), 1);
+  for (std::size_t i = from.shape.size(); i-- > 1;)
+    from_strides[i - 1] = from_strides[i] * *from.shape[i].constant();
+  const auto count = element_count(result.shape).constant();
+  if (!count || *count > kListMax) return std::nullopt;
+  Shape elements;
+  for (std::int64_t element = 0; element < *count; ++element) {
+    std::int64_t rest = element, at = 0;
+    for (std::size_t i = result.shape.size(); i-- > 0;) {
+      const std::int64_t coordinate = rest % *result.shape[i].constant();
+      rest /= *result.shape[i].constant();
+      at += primitive == Primitive::transpose
+                ? coordinate * from_strides[static_cast<std::size_t>(permutation[i])]
+                : (*start[i].constant() + coordinate * step[i]) * from_strides[i];
+    }
     if (at < 0 || at >= std::ssize(x)) return std::nullopt;
-    result.push_back(x[static_cast<std::size_t>(at)]);
+    elements.push_back(x[static_cast<std::size_t>(at)]);
   }
-  return result;
+  return elements;
 }
 
 // The coordinates of a short list of known length.
@@ -171,8 +188,8 @@ std::optional<Shape> propagate_contents(Graph& graph, Primitive primitive, const
     case Primitive::select: return select_contents(operands);
     case Primitive::reduce:
       return only_fitting(reduce_contents(graph.type(inputs[0]), x, attributes), result.dtype);
-    case Primitive::slice: return slice_contents(x, attributes);
-    case Primitive::transpose: return result.shape.size() <= 1 ? std::optional(x) : std::nullopt;
+    case Primitive::slice:
+    case Primitive::transpose: return view_contents(primitive, graph.type(inputs[0]), x, attributes, result);
     case Primitive::broadcast: {
       const auto count = element_count(result.shape).constant();
       if (x.size() != 1 || !count || *count > kListMax) return std::nullopt;

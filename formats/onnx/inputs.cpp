@@ -22,7 +22,8 @@ std::optional<std::int64_t> known_size(const DimensionProto& dim) {
 
 std::string symbol_of(const ValueInfoProto& info, std::size_t axis) {
   const std::string_view param = (*info.dims)[axis].param;
-  return param.empty() ? fmt::format("{}.{}", info.name, axis) : std::string(param);
+  const bool unnamed = param.empty() || param == "?";  // some exporters write "?" for every unknown size
+  return unnamed ? fmt::format("{}.{}", info.name, axis) : std::string(param);
 }
 
 std::unexpected<Error> usage_of(std::string_view file, std::string_view option, std::string_view name,

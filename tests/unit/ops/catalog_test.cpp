@@ -96,6 +96,8 @@ TEST_CASE("every sample of every dtype is accepted, runs, and has the shape and 
       const auto dtype = static_cast<DType>(i);
       if (!contains(op->inputs[0].dtypes, dtype)) continue;
       const auto samples = op->samples(dtype);
+      CAPTURE(op->name);
+      CAPTURE(name_of(dtype));
       EXPECT_FALSE(samples.empty());
       for (const Sample& sample : samples) check_sample(*op, dtype, sample);
     }

@@ -33,8 +33,11 @@ TEST_CASE("reshape: what it refuses") {
   EXPECT(reshape({2, 3}, {4}).type() == "reshape: element counts of [2, 3] and [4] differ: 6 and 4");
   EXPECT(reshape({2, 3}, {-2, 3}).type() == "reshape: [-2, 3] is not a shape: sizes are 0 … 2^63-1");
   EXPECT(reshape({2, 3}, {4, -1}).type() == "reshape: element counts of [2, 3] and [4, 1] differ: 6 and 4");
-  EXPECT(Call("reshape").input(DType::f32, {2}).input(DType::i64, {1}).type() ==
-         "reshape: 'shape' is computed from data; shapes that depend on data are not built yet");
+  EXPECT(Call("reshape")
+             .input(DType::f32, {2})
+             .input(DType::i64, {N})
+             .type()
+             .contains("how many elements 'shape' has (i64[N]) is computed from data"));
   EXPECT(Call("reshape").input(DType::f32, {2}).type() == "reshape: input 'shape' is missing");
 }
 
