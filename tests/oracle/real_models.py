@@ -82,10 +82,10 @@ MODELS = [
     ),
     sized("PP-OCRv6_rec_small.onnx", "rapidocr", ((48, 320), (48, 123))),
     sized("PP-OCRv6_det_small.onnx", "rapidocr", ((160, 224), (96, 64))),
-    sized("ch_ppocr_mobile_v2.0_cls_mobile.onnx", "rapidocr", ((48, 192), (32, 100))),
+    sized("ch_ppocr_mobile_v2.0_cls_mobile.onnx", "rapidocr", ((48, 192), (48, 100))),
     sized("ch_PP-OCRv4_rec_infer.onnx", "v4", ((48, 320), (48, 100))),
     sized("ch_PP-OCRv4_det_infer.onnx", "v4", ((160, 224), (96, 64))),
-    sized("ch_ppocr_mobile_v2.0_cls_infer.onnx", "v4", ((48, 192), (32, 100))),
+    sized("ch_ppocr_mobile_v2.0_cls_infer.onnx", "v4", ((48, 192), (48, 100))),
     Model("nudenet/nudenet/320n.onnx", {"images": image()}, ((320, 320), (160, 96)), uniform=True),
     Model("ddddocr/ddddocr/common.onnx", {"input1": lambda n: (1, 1, 64, n)}, (160, 91)),
     Model("ddddocr/ddddocr/common_old.onnx", {"input1": lambda n: (1, 1, 64, n)}, (160, 91), int8=True),
@@ -197,7 +197,8 @@ def difference(model, got, want):
         return f"{wrong} of {want.size} integers differ" if wrong else None
     if want.size == 0:
         return None
-    largest = max(float(numpy.abs(want).max()), 1e-30)
+    # Below that, ONNX Runtime's own logistic function is off by 1e-7 and flushes small results to 0.
+    largest = max(float(numpy.abs(want).max()), 1e-2)
     error = numpy.abs(got.astype(numpy.float64) - want) / largest
     if not numpy.isfinite(error).all():
         return "NaN or infinity"
