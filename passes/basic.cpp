@@ -1,4 +1,5 @@
 // Decomposition, constant folding, merging of equal nodes, removal of dead ones.
+#include "base/checked.h"
 #include "graph/interpreter.h"
 #include "graph/primitives.h"
 #include "passes/coordinates.h"
@@ -15,6 +16,10 @@ namespace {
 // A folded constant may have at most this many bytes: a broadcast must not turn a scalar into megabytes of
 // model.
 constexpr std::int64_t kFoldedBytesMax = 1 << 20;
+// Unless it is a weight of at least a quarter of that size: 8-bit weights become 32-bit floats.
+constexpr std::int64_t kWeightGrowthMax = 4;
+// Scales stretched to the size of their weights while these are folded, all together.
+constexpr std::int64_t kStretchedBytesMax = 1 << 28;
 
 // Operators may decompose to operators; a record that decomposes to itself is a mistake that must end.
 constexpr int kDecomposeRoundsMax = 16;
@@ -36,6 +41,12 @@ Result<Graph> decompose_once(const Graph& graph) {
   });
 }
 
+std::optional<std::int64_t> bytes_of(const Type& type) {
+  const auto count = element_count(type.shape).constant();
+  if (!count) return std::nullopt;
+  return checked_mul(*count, static_cast<std::int64_t>(bytes_of(type.dtype)));
+}
+
 // Constants of a new graph, and what values made of coordinates would be as constants.
 class Known {
  public:
@@ -47,6 +58,13 @@ class Known {
     const auto found = values_.find(id);
     return found == values_.end() ? graph_.value(id).constant : found->second;
   }
+  /// Whether another stretched value has room.
+  bool takes(const Type& type) {
+    const auto bytes = bytes_of(type);
+    if (!bytes || *bytes > kStretchedBytesMax - stretched_bytes_) return false;
+    stretched_bytes_ += *bytes;
+    return true;
+  }
   bool all(const Values& ids) const {
     return std::ranges::all_of(ids,
                                [&](ValueId id) { return id == ValueId::none || (*this)[id] != nullptr; });
@@ -55,11 +73,23 @@ class Known {
  private:
   const Graph& graph_;
   std::unordered_map<ValueId, std::shared_ptr<const HostTensor>> values_;
+  std::int64_t stretched_bytes_ = 0;
 };
 
 bool fits_budget(const Type& type) {
-  const auto count = element_count(type.shape).constant();
-  return count && *count <= kFoldedBytesMax / bytes_of(type.dtype);
+  const auto bytes = bytes_of(type);
+  return bytes && *bytes <= kFoldedBytesMax;
+}
+
+// Work on a weight, such as its dequantisation, may be done once: the result is not much larger than what
+// the model file holds.
+bool fits_weight(const Graph& graph, const Type& type, const Values& inputs) {
+  const auto bytes = bytes_of(type);
+  if (!bytes) return false;
+  return std::ranges::any_of(inputs, [&](ValueId id) {
+    const auto* const weight = id == ValueId::none ? nullptr : graph.value(id).constant.get();
+    return weight != nullptr && std::ssize(weight->bytes()) >= *bytes / kWeightGrowthMax;
+  });
 }
 
 // One node on its own, run by the typed interpreter.
@@ -176,7 +206,15 @@ Result<Graph> fold_constants(const Graph& graph, const PassOptions&) {
       const bool small = !all_known(*value.contents) || fits_budget(value.type);
       return small ? fold_contents(builder, *primitive, value) : std::nullopt;
     }
-    if (!all_constant || !fits_budget(value.type)) return std::nullopt;
+    if (!all_constant) return std::nullopt;
+    const bool elementwise = is_map(*primitive) || is_view(*primitive);
+    const bool weight = elementwise && fits_weight(builder.graph(), value.type, inputs);
+    if (!fits_budget(value.type) && !weight) {
+      if (primitive != Primitive::broadcast || !known->takes(value.type)) return std::nullopt;
+      Values same = copy_node(builder, graph, node, inputs);
+      if (auto folded = fold(*known, node, inputs)) known->set(same[0], std::move(*folded));
+      return same;
+    }
     auto folded = fold(*known, node, inputs);
     if (!folded) return std::nullopt;  // a zero divisor stays in the graph and is reported when it runs
     return Values{builder.constant(std::move(*folded))};
