@@ -75,7 +75,8 @@ struct DotLowering {
   }
 
   Reg right_value(const NestBuilder::Address& address) {
-    return b.convert(load_element(b, address, rhs_dtype, shape.lanes), register_dtype(dtype));
+    return b.convert(load_element(b, address, rhs_dtype, shape.lanes),
+                     product_dtype(dtype, lhs_dtype, rhs_dtype));
   }
 
   NestBuilder::Address panel_address(Reg panel, Reg k) {

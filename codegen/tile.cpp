@@ -21,6 +21,10 @@ constexpr std::int64_t kChunkTilesMin = 4, kChunkRowsMax = 2048;
 // Steps of the contracted axis in one turn of the innermost loop of whole tiles (measured: 4 % over one).
 constexpr int kUnroll = 4;
 
+// Products of two 8-bit integers are at most 255² in size, so sums of 256 of them are exact in f32, whose
+// multiply-adds are several times as fast as those of 32-bit integers.
+constexpr std::int64_t kExactRun = 256;
+
 // Rows that the right side is read ahead of use, when it is not packed yet.
 constexpr std::int64_t kRowsAhead = 12;
 
@@ -88,7 +92,8 @@ class TileLowering {
         problem_(problem),
         shape_(tile_shape(traits, problem.dtype)),
         plan_(problem, shape_),
-        wide_{register_dtype(problem.dtype), shape_.lanes} {}
+        wide_{register_dtype(problem.dtype), shape_.lanes},
+        product_{product_dtype(problem.dtype, problem.lhs_dtype, problem.rhs_dtype), shape_.lanes} {}
 
   void run(const std::function<void(Reg batch)>& enter) {
     const std::vector<Dim> grid = {problem_.batches, plan_.column_blocks, plan_.chunks};
@@ -174,7 +179,7 @@ class TileLowering {
   void add_steps(int rows, Reg k, int steps) {
     std::vector<Reg> left;
     for (int r = 0; r < rows; ++r) {
-      for (int u = 0; u < steps; ++u) left.push_back(left_value(r, b.add(k, b.integer(u))));
+      for (int u = 0; u < steps; ++u) left.push_back(left_value(r, b.add(k, b.integer(u)), wide_.dtype));
     }
     const Reg along = b.dim(problem_.direct->along);
     for_each_vector([&](Reg column, Reg mask) {
@@ -182,7 +187,8 @@ class TileLowering {
       std::vector<Reg> right;
       for (int u = 0; u < steps; ++u) {
         const Reg index = b.add(base, b.multiply(b.integer(u), along));
-        right.push_back(right_value({.place = problem_.direct->place, .index = index, .mask = mask}));
+        right.push_back(
+            right_value({.place = problem_.direct->place, .index = index, .mask = mask}, wide_.dtype));
       }
       for (int r = 0; r < rows; ++r) {
         Reg sum = b.load(few_address(r, column), wide_);
@@ -195,14 +201,14 @@ class TileLowering {
   }
 
   // lhs[row of the tile, k] in all lanes.
-  Reg left_value(int r, Reg k) {
+  Reg left_value(int r, Reg k, DType dtype) {
     const Reg index = b.add(bases_[static_cast<std::size_t>(r)], b.multiply(k, b.dim(problem_.lhs_along)));
     const Reg one = load_element(b, {.place = problem_.lhs_place, .index = index}, problem_.lhs_dtype, 1);
-    return b.splat(b.convert(one, wide_.dtype), shape_.lanes);
+    return b.splat(b.convert(one, dtype), shape_.lanes);
   }
 
-  Reg right_value(const NestBuilder::Address& address) {
-    return b.convert(load_element(b, address, problem_.rhs_dtype, shape_.lanes), wide_.dtype);
+  Reg right_value(const NestBuilder::Address& address, DType dtype) {
+    return b.convert(load_element(b, address, problem_.rhs_dtype, shape_.lanes), dtype);
   }
 
   bool one_depth_block() const { return plan_.depth_blocks.is(1); }
@@ -374,6 +380,22 @@ class TileLowering {
 
   // The sums of a tile over the current block of the contracted axis.
   std::vector<Reg> multiply(const Tile& tile, std::vector<Reg> sums) {
+    const Reg zero = b.integer(0);
+    if (product_ == wide_) return multiply(tile, zero, depth_, std::move(sums));
+    // Exact sums of short runs, gathered in the wider integer.
+    const Reg run = b.integer(kExactRun);
+    return b.loop(zero, depth_, run, std::move(sums), [&](Reg begin, std::span<const Reg> carried) {
+      const std::vector<Reg> none(carried.size(), b.number(0, product_));
+      const std::vector<Reg> partial = multiply(tile, begin, b.minimum(b.add(begin, run), depth_), none);
+      std::vector<Reg> next;
+      for (std::size_t i = 0; i < carried.size(); ++i)
+        next.push_back(b.add(carried[i], b.convert(partial[i], wide_.dtype)));
+      return next;
+    });
+  }
+
+  // The same over steps begin ≤ k < end.
+  std::vector<Reg> multiply(const Tile& tile, Reg begin, Reg end, std::vector<Reg> sums) {
     const bool direct = tile.source == Source::direct_and_pack;
     Reg rhs_base = Reg::none, rhs_along = Reg::none;
     if (direct) {
@@ -385,11 +407,11 @@ class TileLowering {
       for (int v = 0; v < tile.vectors; ++v) {
         const Reg shift = b.integer(v * shape_.lanes);
         rhs.push_back(direct ? from_memory(tile, v, b.add(b.add(rhs_base, b.multiply(k, rhs_along)), shift))
-                             : b.load(panel_address(tile, k, v), wide_));
+                             : b.load(panel_address(tile, k, v), product_));
         if (direct) b.store(panel_address(tile, k, v), rhs.back());
       }
       for (int r = 0; r < tile.rows; ++r) {
-        const Reg left = left_value(r, k);
+        const Reg left = left_value(r, k, product_.dtype);
         for (int v = 0; v < tile.vectors; ++v) {
           Reg& sum = next[at(tile, r, v)];
           sum = multiply_add(b, left, rhs[static_cast<std::size_t>(v)], sum);
@@ -397,17 +419,17 @@ class TileLowering {
       }
       return next;
     };
-    Reg whole = b.integer(0);
+    Reg whole = begin;
     if (tile.rows == shape_.rows && !direct) {
       const Reg by = b.integer(kUnroll);
-      whole = b.multiply(b.divide(depth_, by), by);
-      sums = b.loop(b.integer(0), whole, by, std::move(sums), [&](Reg k, std::span<const Reg> carried) {
+      whole = b.add(begin, b.multiply(b.divide(b.subtract(end, begin), by), by));
+      sums = b.loop(begin, whole, by, std::move(sums), [&](Reg k, std::span<const Reg> carried) {
         std::vector<Reg> next(carried.begin(), carried.end());
         for (int u = 0; u < kUnroll; ++u) next = step(b.add(k, b.integer(u)), next);
         return next;
       });
     }
-    return b.loop(whole, depth_, b.integer(1), std::move(sums), step);
+    return b.loop(whole, end, b.integer(1), std::move(sums), step);
   }
 
   NestBuilder::Address panel_address(const Tile& tile, Reg k, int v) {
@@ -419,14 +441,14 @@ class TileLowering {
     const Reg ahead = b.multiply(b.integer(kRowsAhead), b.dim(problem_.direct->along));
     b.prefetch({.place = place, .index = b.add(index, ahead)}, problem_.rhs_dtype);
     const Reg mask = tile.masks[static_cast<std::size_t>(v)];
-    return right_value({.place = place, .index = index, .mask = mask});
+    return right_value({.place = place, .index = index, .mask = mask}, product_.dtype);
   }
 
   NestBuilder& b;
   const TileProblem& problem_;
   TileShape shape_;
   TilePlan plan_;
-  LaneType wide_;
+  LaneType wide_, product_;
   Reg columns_ = Reg::none, first_column_ = Reg::none, end_column_ = Reg::none, start_ = Reg::none,
       end_ = Reg::none;
   // Of the current block of the contracted axis.
@@ -467,6 +489,11 @@ std::vector<Reg> TileAxes::coordinates(NestBuilder& b) const {
 
 // Two vectors a row and R rows need 2R accumulators, 2 registers for the right side and 1 for the left: R =
 // 12 fills 27 of 32 registers, R = 6 fills 15 of 16.
+DType product_dtype(DType sums, DType lhs, DType rhs) {
+  const bool bytes = bytes_of(lhs) == 1 && bytes_of(rhs) == 1 && sums == DType::i32;
+  return bytes ? DType::f32 : register_dtype(sums);
+}
+
 TileShape tile_shape(const DeviceTraits& traits, DType dtype) {
   const int lanes = lanes_for(traits, dtype);
   // One lane cannot be masked off, so a panel is one column then.

@@ -37,6 +37,10 @@ struct TileProblem {
   bool finish_is_short = false;  ///< a few instructions, which may be repeated for each row of a tile
 };
 
+/// What products are formed in: 8-bit integers in f32, whose sums over a short run are exact, else what sums
+/// run in.
+DType product_dtype(DType sums, DType lhs, DType rhs);
+
 /// Loop axes in groups of one meaning, and where the loops stand on them.
 enum TileGroup : int { kBatch, kRow, kColumn, kContracted };
 struct TileAxes : LoopAxes {

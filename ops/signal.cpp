@@ -262,9 +262,11 @@ std::vector<Sample> window_samples(DType t) {
 }
 
 std::vector<Sample> mel_samples(DType t) {
-  if (t != DType::i64) return {};
+  const auto count = [t](std::int32_t value) {
+    return t == DType::i32 ? HostTensor::of<std::int32_t>({}, {value}) : number(value);
+  };
   return {{"eight filters",
-           {number(8), number(16), number(8192), HostTensor::of<float>({}, {133}),
+           {count(8), count(16), count(8192), HostTensor::of<float>({}, {133}),
             HostTensor::of<float>({}, {4096})},
            {},
            {true, true, true, true, true}}};
