@@ -86,6 +86,34 @@ class Conditional {
     return {};
   }
 
+  /// Where what stands behind the If can be built after one branch only, no run may take the other.
+  std::optional<bool> only_branch(const Rest& rest) {
+    const bool then = branch(true, nullptr, &rest).has_value();
+    const bool otherwise = branch(false, nullptr, &rest).has_value();
+    return then == otherwise ? std::nullopt : std::optional(then);
+  }
+
+  /// Every run checks that the condition says so: by the sizes that it compares, else by its value.
+  Result<void> assume(bool then) {
+    Builder& builder = site_.builder();
+    Graph& graph = builder.graph();
+    const std::string why = fmt::format("the model works only where '{}' takes its {} branch",
+                                        shown(node_.name), then ? "then" : "else");
+    const NodeId producer = graph.value(condition_).producer;
+    if (then && producer != NodeId::none && graph.node(producer).op->name == "equal") {
+      const auto left = builder.contents(graph.node(producer).inputs[0]);
+      const auto right = builder.contents(graph.node(producer).inputs[1]);
+      if (left && right && left->size() == 1 && right->size() == 1) {
+        graph.require({Constraint::Kind::equal, (*left)[0], (*right)[0], why});
+        return {};
+      }
+    }
+    const Dim truth = graph.fresh_symbol({0, 1});
+    builder.observe(builder.convert(builder.reshape(condition_, {1}), DType::i64), {truth});
+    graph.require({Constraint::Kind::equal, truth, then ? 1 : 0, why});
+    return builder.status();
+  }
+
   /// "" when the branches fit.
   std::string difference() const {
     if (then_->outputs.size() != otherwise_->outputs.size())
@@ -195,6 +223,12 @@ Result<bool> add(NodeImporter& importer, const GraphProto& graph, const NodeOrde
     return false;
   }
   const Rest rest = TRY(rest_behind(importer, graph, order, position, scope));
+  if (const auto only = conditional.only_branch(rest)) {
+    TRY(conditional.assume(*only));
+    TRY(importer.bind_outputs(node, TRY(conditional.add_inline(*only)), scope));
+    TRY(importer.add_nodes(rest.graph, rest.order, scope));
+    return true;
+  }
   TRY(conditional.add_branches(&rest));
   ImportedList results = TRY(conditional.finish());
   for (std::size_t i = 0; i < results.size(); ++i) scope.values[rest.results[i]] = std::move(results[i]);

@@ -212,7 +212,9 @@ def check(model, diji, root, keep):
     path = root / model.path
     if not path.exists():
         return "the file is missing", ""
-    session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    threads = onnxruntime.SessionOptions()
+    threads.intra_op_num_threads = 1
+    session = onnxruntime.InferenceSession(str(path), threads, providers=["CPUExecutionProvider"])
     worst, notes = 0.0, []
     for number, size in enumerate(model.sizes):
         feeds = inputs_of(model, session, size, number + 1)

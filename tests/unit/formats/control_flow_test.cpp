@@ -31,6 +31,7 @@ Message model_around(std::vector<Message> nodes, std::initializer_list<std::stri
   graph.initializers.push_back(raw_tensor("no", kBool, {}, std::string_view("\x00", 1)));
   graph.initializers.push_back(raw_tensor("five", kInt64, {}, bytes_of_values<std::int64_t>({5})));
   graph.initializers.push_back(int_tensor("axes", {0}));
+  graph.initializers.push_back(int_tensor("one", {1}));
   graph.outputs.clear();
   for (const std::string_view name : outputs) graph.outputs.push_back(value_info(name, {}));
   return model_of(graph, version);
@@ -118,6 +119,26 @@ TEST_CASE("sizes that differ between branches are the run's; ranks move what fol
   EXPECT(ranks.type(ranks.outputs()[2].value).shape.size() == 1);
   expect_error(import(model_around({if_node({"z"}, higher, same)}, {"z"})), ErrorCode::unsupported,
                {"f32 of rank 3", "f32 of rank 2"});
+}
+
+TEST_CASE("where what follows fits one branch only, every run checks that the condition takes it") {
+  const Message higher = body_of({}, {node("Unsqueeze", {"x", "axes"}, {"t"})}, {"t"});
+  const Message same = body_of({}, {}, {"x"});
+  const Message swapped = node("Transpose", {"v"}, {"z"}, {ints_attribute("perm", {1, 0})});
+  const Graph by_value = graph_of(model_around({if_node({"v"}, higher, same), swapped}, {"z"}));
+  EXPECT(output_type(by_value) == "f32[4, N]");
+  node_of(by_value, Primitive::observe);
+  REQUIRE(by_value.constraints().size() == 1);
+  EXPECT(by_value.constraints()[0].right.is(0));  // the condition is false
+
+  // Of two sizes that are compared, the assumption is about the sizes: nothing is read.
+  const Graph by_size =
+      graph_of(model_around({node("Shape", {"x"}, {"s"}, {int_attribute("end", 1)}),
+                             node("Equal", {"s", "one"}, {"e"}), if_node({"v"}, same, higher, "e"), swapped},
+                            {"z"}));
+  REQUIRE(by_size.constraints().size() == 1);
+  EXPECT(by_size.constraints()[0].left.text() == "N");
+  EXPECT(by_size.constraints()[0].right.is(1));
 }
 
 Message loop_node(std::initializer_list<std::string_view> inputs,
