@@ -129,7 +129,7 @@ Result<void> measure(DeviceList& devices, CompileCache& cache, const Case& one) 
   }
   const double peak = median(shares);
   std::printf("%-58s %8.1f GFLOP/s  %5.1f %% of %.0f  %zu kernel(s)\n", one.name.c_str(), median(rates),
-              100 * median(rates) / peak, peak, session->executable().segments[0].steps.size());
+              100 * median(rates) / peak, peak, session->executable().programs[0].segments[0].steps.size());
   std::fflush(stdout);
   return {};
 }
