@@ -62,7 +62,12 @@ struct TilePlan {
     sums_on = one_block ? Dim(0) : select_less(1, depth_blocks, 1, 0);
     panel_elements = depth_block * width;
     sums_at = panels * panel_elements;
-    local_bytes = (panels * depth_block + max(sums_on * panels * chunk_rows, shape.rows)) * Dim(row_bytes);
+    const Dim rows_of_width = panels * depth_block + max(sums_on * panels * chunk_rows, shape.rows);
+    left_at = rows_of_width * width;
+    local_bytes = rows_of_width * Dim(row_bytes);
+    // The left side of a row of tiles, converted once for all panels.
+    if (problem.converts_left())
+      local_bytes = local_bytes + depth_block * Dim(shape.rows) * Dim(row_bytes / shape.width());
     if (problem.direct) use_few_rows(problem, shape, all_panels, row_bytes);
   }
 
@@ -82,7 +87,7 @@ struct TilePlan {
   }
 
   Dim depth_blocks, depth_block, column_blocks, panels, chunk_rows, chunks, sums_on, panel_elements, sums_at,
-      local_bytes;
+      left_at, local_bytes;
 };
 
 class TileLowering {
@@ -202,9 +207,34 @@ class TileLowering {
 
   // lhs[row of the tile, k] in all lanes.
   Reg left_value(int r, Reg k, DType dtype) {
+    if (problem_.converts_left() && dtype == product_.dtype) {
+      const Reg at = b.add(left_row(r), k);
+      return b.splat(b.load({.space = Space::local, .index = at}, {dtype, 1}), shape_.lanes);
+    }
     const Reg index = b.add(bases_[static_cast<std::size_t>(r)], b.multiply(k, b.dim(problem_.lhs_along)));
     const Reg one = load_element(b, {.place = problem_.lhs_place, .index = index}, problem_.lhs_dtype, 1);
     return b.splat(b.convert(one, dtype), shape_.lanes);
+  }
+
+  Reg left_row(int r) {
+    return b.add(b.dim(plan_.left_at), b.multiply(b.integer(r), b.dim(plan_.depth_block)));
+  }
+
+  // The rows of a tile over the block of the contracted axis, in what products are formed in.
+  void convert_left(int rows) {
+    const Reg along = b.dim(problem_.lhs_along);
+    for (int r = 0; r < rows; ++r) {
+      vector_loop(b, b.integer(0), depth_, shape_.lanes, {},
+                  [&](Reg k, Reg mask, std::span<const Reg>) -> std::vector<Reg> {
+                    const Reg index = b.add(bases_[static_cast<std::size_t>(r)], b.multiply(k, along));
+                    const Reg value = load_element(
+                        b, {.place = problem_.lhs_place, .index = index, .stride = along, .mask = mask},
+                        problem_.lhs_dtype, shape_.lanes);
+                    b.store({.space = Space::local, .index = b.add(left_row(r), k), .mask = mask},
+                            b.convert(value, product_.dtype));
+                    return {};
+                  });
+    }
   }
 
   Reg right_value(const NestBuilder::Address& address, DType dtype) {
@@ -264,6 +294,7 @@ class TileLowering {
   // One row of tiles: the panels of the block.
   void row_tile(Source source, int rows, Reg row) {
     row_bases(rows, row);
+    if (problem_.converts_left()) convert_left(rows);
     for_each_panel([&](Reg column, Reg panel, Reg number) {
       Tile tile{.source = source,
                 .rows = rows,
@@ -492,6 +523,10 @@ std::vector<Reg> TileAxes::coordinates(NestBuilder& b) const {
 DType product_dtype(DType sums, DType lhs, DType rhs) {
   const bool bytes = bytes_of(lhs) == 1 && bytes_of(rhs) == 1 && sums == DType::i32;
   return bytes ? DType::f32 : register_dtype(sums);
+}
+
+bool TileProblem::converts_left() const {
+  return product_dtype(dtype, lhs_dtype, rhs_dtype) != register_dtype(dtype);
 }
 
 TileShape tile_shape(const DeviceTraits& traits, DType dtype) {

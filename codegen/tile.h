@@ -16,6 +16,8 @@ struct TileProblem {
   Dim depth_step = 1;        ///< blocks of the contracted axis are multiples of this, and so is `depth`
   DType dtype = DType::f32;  ///< of the sums
   DType lhs_dtype = DType::f32, rhs_dtype = DType::f32;  ///< in memory: 8-bit integers sum into i32
+  /// 8-bit integers on both sides: products in f32 (see product_dtype).
+  bool converts_left() const;
   int lhs_place = 0;
   Dim lhs_along;                        ///< elements between neighbours in k
   std::function<Reg(Reg row)> lhs_row;  ///< index of lhs[row, 0]
