@@ -65,6 +65,39 @@ std::optional<ValueId> merge_broadcasts(Builder& b, Primitive primitive, const N
   return b.broadcast(first->inputs[0], node.attributes.get_or("shape", Shape{}));
 }
 
+// One side of a product without the transpose in front of it: the axes are named as they lie in memory.
+// Nothing where free axes would change places, since they give the result its order.
+std::optional<Ints> untransposed(const Ints& axes, const Ints& permutation, bool keeps_order) {
+  Ints result;
+  for (const std::int64_t axis : axes) result.push_back(permutation[static_cast<std::size_t>(axis)]);
+  if (keeps_order && !std::ranges::is_sorted(result)) return std::nullopt;
+  return result;
+}
+
+// dot_general(transpose(a), b) reads a where it lies.
+std::optional<ValueId> dot_of_transposed(Builder& b, Primitive primitive, const Node& node,
+                                         const Values& inputs) {
+  if (primitive != Primitive::dot_general) return std::nullopt;
+  DotDims dims = dot_dims(node.attributes);
+  for (const bool left : {true, false}) {
+    const ValueId side = inputs[left ? 0 : 1];
+    const Node* transpose = producer(b, side, Primitive::transpose);
+    if (transpose == nullptr) continue;
+    const ValueId source = transpose->inputs[0];
+    const Ints permutation = transpose->attributes.get_or("permutation", Ints{});
+    const Ints free = left ? dims.lhs_free(b.rank(side)) : dims.rhs_free(b.rank(side));
+    if (!untransposed(free, permutation, true)) continue;
+    Ints& batch = left ? dims.lhs_batch : dims.rhs_batch;
+    Ints& contracting = left ? dims.lhs_contracting : dims.rhs_contracting;
+    const DType result = node.attributes.get_or("dtype", b.dtype(inputs[0]));
+    batch = *untransposed(batch, permutation, false);
+    contracting = *untransposed(contracting, permutation, false);
+    return left ? b.dot_general(source, inputs[1], dims, result)
+                : b.dot_general(inputs[0], source, dims, result);
+  }
+  return std::nullopt;
+}
+
 // map(broadcast(x), broadcast(y)) computes the same number many times; broadcast(map(x, y)) once.
 std::optional<ValueId> sink_broadcast(Builder& b, Primitive primitive, const Node& node,
                                       const Values& inputs) {
@@ -123,6 +156,7 @@ constexpr Rule kRules[] = {
     {"merge_reshapes", "reshape of reshape is one reshape", merge_reshapes},
     {"merge_broadcasts", "broadcast of broadcast is one broadcast", merge_broadcasts},
     {"sink_broadcast", "element-wise work moves before the broadcast of all its operands", sink_broadcast},
+    {"dot_of_transposed", "a product reads a transposed side where it lies", dot_of_transposed},
     {"convolution_unit_axis", "a spatial axis of size 1 under a kernel of size 1 is dropped",
      convolution_unit_axis},
 };
