@@ -101,4 +101,8 @@ Result<Kernel> finish(LoopNest nest, const DeviceTraits& traits) {
                 .local_bytes = std::move(nest.local_bytes)};
 }
 
+int place_of(const Graph& body, ValueId id) {
+  return static_cast<int>(std::ranges::find(body.inputs(), id, &Port::value) - body.inputs().begin());
+}
+
 }  // namespace diji

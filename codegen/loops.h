@@ -54,6 +54,9 @@ Result<Kernel> lower_reduce(const Graph& body, const KernelBody& kernel, const D
                             std::string entry);
 Result<Kernel> lower_dot(const Graph& body, const KernelBody& kernel, const DeviceTraits& traits,
                          std::string entry);
+/// Which place of a kernel the value of its body is: its input number.
+int place_of(const Graph& body, ValueId id);
+
 /// One channel a group and few filters for each.
 bool is_depthwise(const Graph& body, const KernelBody& kernel);
 Result<Kernel> lower_depthwise(const Graph& body, const KernelBody& kernel, const DeviceTraits& traits,

@@ -18,18 +18,16 @@ struct DeviceTraits {
   int vector_registers = 16;
 };
 
-/// One launch: places are the body's inputs, then its output, then where `writes_count` is set 8 bytes for a
-/// count; size arguments are `sizes`, then the node's number.
+/// One launch: places are the body's inputs, then its output; size arguments are `sizes`, then the node's
+/// number. A body with a compact has one place more, 8 bytes: how many positions were found, an i64. Its
+/// output's memory is for as many as the mask has elements, whatever its type says, and its grid is 1 even
+/// without elements, so that the count is always written.
 struct Kernel {
   std::string entry;
   std::string text;
   std::vector<Dim> sizes;
   Dim grid;
   Dim local_bytes = 0;
-  /// Of a compact: the kernel stores how many positions it found as one i64 into the last place. The output's
-  /// memory is for as many as the mask has elements, whatever its type says. The grid is 1 even without
-  /// elements, so that the count is always written.
-  bool writes_count = false;
 };
 
 /// The launches that compute the body, in order (several for a concatenation or a scatter). Kernels are

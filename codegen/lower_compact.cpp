@@ -26,9 +26,7 @@ Result<Kernel> lower_compact(const Graph& body, const KernelBody& kernel, const 
         return std::vector<Reg>{b.add(carried[0], b.convert(truth, DType::i64))};
       })[0];
   b.store({.place = out + 1, .index = zero}, count);
-  Kernel result = TRY(finish(std::move(nest), traits));
-  result.writes_count = true;
-  return result;
+  return finish(std::move(nest), traits);
 }
 
 }  // namespace diji

@@ -17,12 +17,8 @@ struct ConvolutionLowering {
         dims(convolution_dims(kernel.root_node->attributes)),
         nest(new_nest(body, std::move(entry))),
         b(nest) {
-    const auto position = [&](std::size_t i) {
-      return static_cast<int>(std::ranges::find(body.inputs(), kernel.root_node->inputs[i], &Port::value) -
-                              body.inputs().begin());
-    };
-    x_place = position(0);
-    w_place = position(1);
+    x_place = place_of(body, kernel.root_node->inputs[0]);
+    w_place = place_of(body, kernel.root_node->inputs[1]);
     x = body.type(kernel.root_node->inputs[0]).shape;
     w = body.type(kernel.root_node->inputs[1]).shape;
     out = body.type(kernel.root_node->outputs[0]).shape;

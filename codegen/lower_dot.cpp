@@ -10,12 +10,8 @@ struct DotLowering {
   DotLowering(const Graph& body, const KernelBody& kernel, const DeviceTraits& device, std::string entry)
       : traits(device), epilogue(kernel.epilogue), nest(new_nest(body, std::move(entry))), b(nest) {
     const Node& dot = *kernel.root_node;
-    const auto position = [&](std::size_t i) {
-      return static_cast<int>(std::ranges::find(body.inputs(), dot.inputs[i], &Port::value) -
-                              body.inputs().begin());
-    };
-    lhs_place = position(0);
-    rhs_place = position(1);
+    lhs_place = place_of(body, dot.inputs[0]);
+    rhs_place = place_of(body, dot.inputs[1]);
     dtype = body.type(dot.outputs[0]).dtype;
     lhs_dtype = body.type(dot.inputs[0]).dtype;
     rhs_dtype = body.type(dot.inputs[1]).dtype;

@@ -92,7 +92,8 @@ const OpDef* find_primitive(std::string_view name);
 bool is_map(Primitive primitive);   ///< a scalar map
 bool is_view(Primitive primitive);  ///< reshape, transpose, broadcast, slice
 bool is_root(Primitive primitive);  ///< has loops of its own: at most one in a kernel
-/// observe, conditional, loop, dims, fusion: never part of a kernel's body.
+/// observe, conditional, loop, fusion: never part of a kernel's body. A list of sizes (dims) is only where it
+/// has one element.
 bool stands_alone(Primitive primitive);
 /// How many operands a scalar map takes: 1, 2 or 3.
 int arity(Primitive map);

@@ -376,13 +376,16 @@ Values max_unpool(Builder& b, const OpCall& call) {
   return {b.scatter(zeros, x, std::move(indices), Update::set)};
 }
 
+Sample image_and_weights(DType t, std::string label, StaticShape x, StaticShape w, Attributes attributes) {
+  return {std::move(label),
+          {sample_tensor(t, std::move(x), Fill::normal, 1), sample_tensor(t, std::move(w), Fill::normal, 2)},
+          std::move(attributes),
+          {}};
+}
+
 std::vector<Sample> conv_samples(DType t) {
-  const auto sample = [&](std::string label, StaticShape x, StaticShape w, Attributes attributes) {
-    return Sample{
-        std::move(label),
-        {sample_tensor(t, std::move(x), Fill::normal, 1), sample_tensor(t, std::move(w), Fill::normal, 2)},
-        std::move(attributes),
-        {}};
+  const auto sample = [t](std::string label, StaticShape x, StaticShape w, Attributes attributes) {
+    return image_and_weights(t, std::move(label), std::move(x), std::move(w), std::move(attributes));
   };
   return {
       sample("1-d", {2, 5, 40}, {13, 5, 5}, {}),
@@ -399,12 +402,8 @@ std::vector<Sample> conv_samples(DType t) {
 }
 
 std::vector<Sample> conv_transpose_samples(DType t) {
-  const auto sample = [&](std::string label, StaticShape x, StaticShape w, Attributes attributes) {
-    return Sample{
-        std::move(label),
-        {sample_tensor(t, std::move(x), Fill::normal, 1), sample_tensor(t, std::move(w), Fill::normal, 2)},
-        std::move(attributes),
-        {}};
+  const auto sample = [t](std::string label, StaticShape x, StaticShape w, Attributes attributes) {
+    return image_and_weights(t, std::move(label), std::move(x), std::move(w), std::move(attributes));
   };
   return {
       sample("1-d", {2, 5, 9}, {5, 4, 3}, {}),

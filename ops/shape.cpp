@@ -2,6 +2,7 @@
 #include "graph/builder.h"
 #include "ops/adapters.h"
 #include "ops/families.h"
+#include "ops/formula.h"
 #include "ops/samples.h"
 
 #include <algorithm>
@@ -11,25 +12,6 @@
 
 namespace diji {
 namespace {
-
-// Contents of a shape-like operand, or the error that says what is missing.
-std::optional<Shape> known(Builder& b, ValueId id, std::string_view operand) {
-  auto contents = b.contents(id);
-  if (!contents && b.ok()) {
-    b.fail(ErrorCode::unsupported, "'{}' is computed from data; shapes that depend on data are not built yet",
-           operand);
-  }
-  return contents;
-}
-
-std::optional<Ints> known_ints(Builder& b, ValueId id, std::string_view operand) {
-  auto values = b.constant_ints(id);
-  if (!values && b.ok()) {
-    b.fail(ErrorCode::unsupported,
-           "'{}' must be known when the model is loaded; computed axes are not built yet", operand);
-  }
-  return values;
-}
 
 // count / rest, where sizes that may be 0 are taken as positive: with a 0 among them there is no element, and
 // every quotient fits. So [N, 3, 4] to [N, -1] infers 12, not 12·N // N.
@@ -60,7 +42,7 @@ Shape observed_target(const Shape& from, const Shape& target, bool allow_zero) {
 }
 
 Values reshape(Builder& b, const OpCall& call) {
-  const auto target = known(b, call.inputs[1], "shape");
+  const auto target = known_list(b, call.inputs[1], "shape");
   if (!target) return {ValueId::none};
   const Shape from = b.shape(call.inputs[0]);
   const bool allow_zero = call.attributes.get_or<std::int64_t>("allowzero", 0) != 0;
@@ -133,14 +115,14 @@ Range slice_range(Builder& b, const Dim& from, const Dim& to, std::int64_t step,
 }
 
 Values slice(Builder& b, const OpCall& call) {
-  const auto operand = [&](std::size_t i) { return i < call.inputs.size() ? call.inputs[i] : ValueId::none; };
   const ValueId x = call.inputs[0];
-  const auto starts = known(b, operand(1), "starts"), ends = known(b, operand(2), "ends");
+  const auto starts = known_list(b, operand(call, 1), "starts"),
+             ends = known_list(b, operand(call, 2), "ends");
   if (!starts || !ends) return {ValueId::none};
   Ints axes, steps(starts->size(), 1);
   for (std::size_t i = 0; i < starts->size(); ++i) axes.push_back(static_cast<std::int64_t>(i));
-  if (operand(3) != ValueId::none) axes = known_ints(b, operand(3), "axes").value_or(axes);
-  if (operand(4) != ValueId::none) steps = known_ints(b, operand(4), "steps").value_or(steps);
+  if (operand(call, 3) != ValueId::none) axes = known_numbers(b, operand(call, 3), "axes").value_or(axes);
+  if (operand(call, 4) != ValueId::none) steps = known_numbers(b, operand(call, 4), "steps").value_or(steps);
   if (ends->size() != starts->size() || axes.size() != starts->size() || steps.size() != starts->size()) {
     return {b.fail(ErrorCode::mismatch, "starts, ends, axes and steps have {}, {}, {} and {} elements",
                    starts->size(), ends->size(), axes.size(), steps.size())};
@@ -189,7 +171,7 @@ Values expand_observed(Builder& b, ValueId x, const Shape& target) {
 }
 
 Values expand(Builder& b, const OpCall& call) {
-  const auto target = known(b, call.inputs[1], "shape");
+  const auto target = known_list(b, call.inputs[1], "shape");
   if (!target) return {ValueId::none};
   if (std::ranges::any_of(*target, [](const Dim& d) { return !d.constant() && d.bounds().min < 0; }))
     return expand_observed(b, call.inputs[0], *target);
@@ -198,7 +180,7 @@ Values expand(Builder& b, const OpCall& call) {
 
 // Axes given from either end, as a set of positions below `rank`.
 std::optional<std::vector<bool>> axis_set(Builder& b, ValueId axes, std::int64_t rank) {
-  const auto list = known_ints(b, axes, "axes");
+  const auto list = known_numbers(b, axes, "axes");
   if (!list) return std::nullopt;
   std::vector<bool> set(static_cast<std::size_t>(rank), false);
   for (const std::int64_t given : *list) {
