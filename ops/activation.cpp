@@ -144,7 +144,15 @@ Result<void> slope_of_channels(Builder& b, ForeignNode& node) {
   return b.status();
 }
 
-// Selu-1 and HardSigmoid-1 have other defaults only in the last digits; Elu-1 none.
+// Selu-1 has its constants with five digits only.
+Result<void> selu_defaults(Builder&, ForeignNode& node) {
+  node.attributes.erase("consumed_inputs");
+  if (node.version >= 6) return {};
+  if (!node.attributes.has("alpha")) node.attributes.set("alpha", 1.6732);
+  if (!node.attributes.has("gamma")) node.attributes.set("gamma", 1.0507);
+  return {};
+}
+
 constexpr AttributeDef alpha(std::string_view otherwise) {
   return {"alpha", AttributeKind::real, otherwise, ""};
 }
@@ -189,8 +197,9 @@ constexpr std::array kOps = {
           .oracle = "onnx-node:test_prelu"},
     record("elu", "x, or alpha · (e^x - 1) below zero.", {"Elu", {1, 6, 22}}, elu, "onnx-node:test_elu",
            {alpha("1")}),
-    record("selu", "gamma · x, or gamma · alpha · (e^x - 1) where x is not above zero.", {"Selu", {1, 6, 22}},
-           selu, "onnx-node:test_selu", {alpha("1.67326"), {"gamma", AttributeKind::real, "1.0507", ""}}),
+    record("selu", "gamma · x, or gamma · alpha · (e^x - 1) where x is not above zero.",
+           {"Selu", {1, 6, 22}, selu_defaults}, selu, "onnx-node:test_selu",
+           {alpha("1.67326"), {"gamma", AttributeKind::real, "1.0507", ""}}),
     record("celu", "max(0, x) + min(0, alpha · (e^(x/alpha) - 1)).", {"Celu", {12, 28}}, celu,
            "onnx-node:test_celu", {alpha("1")}),
     record("gelu", "x · P(X <= x) for a standard normal X; approximate=tanh: its usual approximation.",

@@ -71,5 +71,11 @@ TEST_CASE("the first Concat had a default axis of 1") {
   EXPECT_FALSE(adapt("Concat", 4, {}).node.attributes.has("axis"));
 }
 
+TEST_CASE("the first Selu had shorter constants") {
+  EXPECT(adapt("Selu", 1, {}).node.attributes.get_or("alpha", 0.0) == 1.6732);
+  EXPECT(adapt("Selu", 1, {{"gamma", 2.0}}).node.attributes.get_or("gamma", 0.0) == 2.0);
+  EXPECT_FALSE(adapt("Selu", 6, {}).node.attributes.has("alpha"));
+}
+
 }  // namespace
 }  // namespace diji
