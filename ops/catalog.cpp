@@ -9,7 +9,6 @@ namespace diji {
 namespace {
 
 constexpr std::span<const OpDef> (*kFamilies[])() = {
-    //
     elementwise_ops,     function_ops,    activation_ops,  indexing_ops,      layout_ops,
     shape_ops,           reduction_ops,   contraction_ops, normalization_ops, quantization_ops,
     integer_product_ops, convolution_ops, pooling_ops,     einsum_ops,        padding_ops,

@@ -14,8 +14,9 @@ std::int64_t axis_of(Builder& b, const OpCall& call, std::int64_t otherwise = 0)
   return b.axis(call.attributes.get_or<std::int64_t>("axis", otherwise), b.rank(call.inputs[0]));
 }
 
-// Coordinates of a tensor of shape `shape`, those of `axis` replaced.
-Values all_coordinates(Builder& b, const Shape shape, std::size_t axis, ValueId along) {
+// Coordinates of a tensor of shape `shape`, those of `axis` replaced. By value: a reference to the graph's
+// own shape would dangle once nodes are added.
+Values all_coordinates(Builder& b, Shape shape, std::size_t axis, ValueId along) {
   Values indices;
   for (std::size_t i = 0; i < shape.size(); ++i)
     indices.push_back(i == axis ? along : b.iota(shape, static_cast<std::int64_t>(i)));
