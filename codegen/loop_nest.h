@@ -40,6 +40,7 @@ enum class NestOp : std::uint8_t {
   maximum,
   multiply_add,        ///< a·b + c, fused or not, as is fastest
   fused_multiply_add,  ///< a·b + c with one rounding, whatever it costs
+  dot4,                ///< a u8, b i8, c i32: each lane of c gains the four products of its bytes of a and b
   sqrt,
   absolute,   ///< of floats
   copy_sign,  ///< the first's magnitude under the second's sign
@@ -60,7 +61,7 @@ enum class NestOp : std::uint8_t {
   any,
   // between types
   convert,       ///< numeric; float to integer truncates and saturates, NaN gives 0
-  bitcast,       ///< same width
+  bitcast,       ///< as many bytes, other lanes
   splat,         ///< one lane to all
   lane_numbers,  ///< 0, 1, 2, … of an integer type
   // across lanes, as a tree of halves so that the order is fixed

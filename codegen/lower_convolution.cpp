@@ -1,6 +1,7 @@
 // Convolutions as products: rows are the filters of a group, columns the positions of the result, and the
 // contracted axis runs over channels and kernel positions in ascending order. Panels of the right side are
 // packed from x on the way, with 0 outside of it; where the kernel has one position, x is read as it lies.
+#include "codegen/quads.h"
 #include "codegen/tile.h"
 
 #include <algorithm>
@@ -22,8 +23,10 @@ struct ConvolutionLowering {
     x = body.type(kernel.root_node->inputs[0]).shape;
     w = body.type(kernel.root_node->inputs[1]).shape;
     out = body.type(kernel.root_node->outputs[0]).shape;
-    dtype = body.type(kernel.root_node->inputs[0]).dtype;
-    shape = tile_shape(traits, dtype);
+    dtype = body.type(kernel.root_node->outputs[0]).dtype;
+    x_dtype = body.type(kernel.root_node->inputs[0]).dtype;
+    w_dtype = body.type(kernel.root_node->inputs[1]).dtype;
+    shape = tile_shape(traits, dtype, w_dtype, x_dtype);
     spatial = out.size() - 2;
     for (std::size_t axis = 0; axis < spatial; ++axis) kernel_size = kernel_size * w[axis + 2];
     set_axes();
@@ -126,10 +129,19 @@ struct ConvolutionLowering {
     return result;
   }
 
-  // panel[((channel - first channel) · kernel + kernel position) · width + j] = x at that place for position
-  // column + j, or 0. Kernel positions outside, so that what lies inside of x is found out once for all
-  // channels.
-  void pack(Reg first, Reg count, Reg column, Reg panel) {
+  void pack(Reg first, Reg count, Reg column, Reg panel, Reg scratch) {
+    if (!shape.quads) return pack_rows(first, count, column, panel);
+    pack_rows(first, count, column, scratch);
+    const auto row = [&](Reg k) -> NestBuilder::Address {
+      return {.space = Space::local, .index = b.add(scratch, b.multiply(k, b.integer(shape.width())))};
+    };
+    pack_quads(b, {.dtype = x_dtype, .count = count, .place = row}, shape.width(), panel);
+  }
+
+  // to[((channel - first channel) · kernel + kernel position) · width + j] = x at that place for position
+  // column + j, or what stands outside. Kernel positions outside, so that what lies inside of x is found out
+  // once for all channels.
+  void pack_rows(Reg first, Reg count, Reg column, Reg panel) {
     const Reg size = b.maximum(b.dim(kernel_size), b.integer(1));
     const Reg first_channel = b.divide(first, size), channels = b.divide(count, size);
     axes.place(b, kColumn, b.integer(0));
@@ -150,7 +162,8 @@ struct ConvolutionLowering {
             const Reg to = b.add(panel, b.multiply(row, b.integer(shape.width())));
             for (int v = 0; v < shape.vectors; ++v) {
               const auto number = static_cast<std::size_t>(v);
-              const Reg value = load_inside(sources[number].index, channel, inside[number]);
+              Reg value = load_inside(sources[number].index, channel, inside[number]);
+              if (!shape.quads) value = b.convert(value, register_dtype(dtype));
               b.store(
                   {.space = Space::local, .index = b.add(to, b.integer(v * shape.lanes)), .aligned = true},
                   value);
@@ -177,12 +190,15 @@ struct ConvolutionLowering {
     const int lanes = shape.lanes;
     const bool many = b.type(index).lanes > 1;
     const Reg at = many ? b.binary(NestOp::add, index, b.splat(shift, lanes)) : b.add(index, shift);
-    if (lanes > 1) return load_element(b, {.place = x_place, .index = at, .mask = mask}, dtype, lanes);
+    const Reg outside = b.number(static_cast<double>(dims.padding_value), {register_dtype(x_dtype), lanes});
+    if (lanes > 1) {
+      const Reg inside = load_element(b, {.place = x_place, .index = at, .mask = mask}, x_dtype, lanes);
+      return dims.padding_value == 0 ? inside : b.select(mask, inside, outside);
+    }
     // One lane cannot be masked off.
-    const Reg zero = b.number(0, {register_dtype(dtype), 1});
-    return b.loop(b.integer(0), b.convert(mask, DType::i64), b.integer(1), {zero},
+    return b.loop(b.integer(0), b.convert(mask, DType::i64), b.integer(1), {outside},
                   [&](Reg, std::span<const Reg>) -> std::vector<Reg> {
-                    return {load_element(b, {.place = x_place, .index = at}, dtype, 1)};
+                    return {load_element(b, {.place = x_place, .index = at}, x_dtype, 1)};
                   })[0];
   }
 
@@ -244,10 +260,11 @@ struct ConvolutionLowering {
                         .depth = w[1] * kernel_size,
                         .depth_step = kernel_size,
                         .dtype = dtype,
-                        .lhs_dtype = dtype,
-                        .rhs_dtype = dtype,
+                        .lhs_dtype = w_dtype,
+                        .rhs_dtype = x_dtype,
                         .lhs_place = w_place,
-                        .lhs_along = 1};
+                        .lhs_along = 1,
+                        .wants_scratch = shape.quads};
     problem.lhs_row = [&](Reg row) {
       axes.place(b, kRow, row);
       return element_index(b, weights, axes.coordinates(b));
@@ -258,7 +275,9 @@ struct ConvolutionLowering {
                           return element_index(b, inputs, axes.coordinates(b));
                         }};
     }
-    problem.pack = [&](Reg first, Reg count, Reg column, Reg panel) { pack(first, count, column, panel); };
+    problem.pack = [&](Reg first, Reg count, Reg column, Reg panel, Reg scratch) {
+      pack(first, count, column, panel, scratch);
+    };
     bool any_padded = false;
     for (std::size_t axis = 0; axis < spatial; ++axis) any_padded = any_padded || padded(axis);
     if (any_padded && is_floating(dtype)) {
@@ -272,7 +291,7 @@ struct ConvolutionLowering {
   const DeviceTraits& traits;
   ScalarProgram epilogue;
   ConvolutionDims dims;
-  DType dtype = DType::f32;
+  DType dtype = DType::f32, x_dtype = DType::f32, w_dtype = DType::f32;  // of the sums, of x and of w
   Shape x{}, w{}, out{};
   Dim kernel_size = 1;
   int x_place = 0, w_place = 1;

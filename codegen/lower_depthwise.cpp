@@ -29,10 +29,23 @@ struct DepthwiseLowering {
     x = body.type(kernel.root_node->inputs[0]).shape;
     w = body.type(kernel.root_node->inputs[1]).shape;
     out = body.type(kernel.root_node->outputs[0]).shape;
-    dtype = body.type(kernel.root_node->inputs[0]).dtype;
-    lanes = lanes_for(traits, dtype);
+    x_dtype = body.type(kernel.root_node->inputs[0]).dtype;
+    w_dtype = body.type(kernel.root_node->inputs[1]).dtype;
+    dtype = body.type(kernel.root_node->outputs[0]).dtype;
+    sum_dtype = exact_in_floats() ? DType::f32 : register_dtype(dtype);
+    lanes = lanes_for(traits, sum_dtype);
     last = out.size() - 3;
     output.strides = strides_of(out);
+  }
+
+  // Products of bytes are at most 255² in size, so few of them sum exactly in f32, whose multiply-adds are
+  // several times as fast as those of 32-bit integers.
+  bool exact_in_floats() const {
+    constexpr std::int64_t kExactMax = 128;
+    Dim volume = 1;
+    for (std::size_t axis = 2; axis < w.size(); ++axis) volume = volume * w[axis];
+    const auto known = volume.constant();
+    return bytes_of(x_dtype) == 1 && bytes_of(w_dtype) == 1 && known && *known <= kExactMax;
   }
 
   using Sums = std::vector<Reg>;
@@ -78,32 +91,53 @@ struct DepthwiseLowering {
   // A vector of x whose lanes all exist.
   Reg load_whole(Reg index) {
     const std::int64_t stride = dims.strides[last];
-    if (stride == 1 || lanes == 1) return load_element(b, {.place = x_place, .index = index}, dtype, lanes);
-    if (stride != 2) {
-      return load_element(b, {.place = x_place, .index = index, .stride = b.integer(stride)}, dtype, lanes);
-    }
+    if (stride == 1 || lanes == 1) return load_x({.place = x_place, .index = index});
+    if (stride != 2) return load_x({.place = x_place, .index = index, .stride = b.integer(stride)});
     // What lies behind the last lane need not exist.
-    const Reg low = load_element(b, {.place = x_place, .index = index}, dtype, lanes);
+    const Reg low = load_x({.place = x_place, .index = index});
     const Reg mask = lane_mask(b, b.integer(0), b.integer(lanes - 1), lanes);
     const Reg next = b.add(index, b.integer(lanes));
-    const Reg high = load_element(b, {.place = x_place, .index = next, .mask = mask}, dtype, lanes);
+    const Reg high = load_x({.place = x_place, .index = next, .mask = mask});
     return b.even_lanes(low, high);
   }
+  Reg load_x(const NestBuilder::Address& address) { return load_element(b, address, x_dtype, lanes); }
 
-  Reg weight_value(Reg index) {
-    return b.splat(load_element(b, {.place = w_place, .index = index}, dtype, 1), lanes);
+  // What products take: less the padding value, so that what lies outside adds nothing.
+  Reg operand_x(Reg loaded) {
+    const Reg value = b.convert(loaded, sum_dtype);
+    if (dims.padding_value == 0) return value;
+    return b.binary(NestOp::subtract, value, padding_number({sum_dtype, lanes}));
+  }
+  Reg padding_number(LaneType type) { return b.number(static_cast<double>(dims.padding_value), type); }
+
+  Reg weight_value(Reg index) { return b.splat(weight(index, sum_dtype), lanes); }
+  Reg weight(Reg index, DType to) {
+    return b.convert(load_element(b, {.place = w_place, .index = index}, w_dtype, 1), to);
   }
 
   struct Run {
     Reg x_base, w_base;
-    std::vector<Reg> at;  // batch, filter, outer spatial axes
+    std::vector<Reg> at;        // batch, filter, outer spatial axes
+    Reg taken_off = Reg::none;  // by operand_x, from every result
   };
+
+  // padding value · sum of the filter
+  Reg padding_products(Reg w_base) {
+    const DType type = register_dtype(dtype);
+    Dim volume = 1;
+    for (std::size_t axis = 2; axis < w.size(); ++axis) volume = volume * w[axis];
+    const Reg sum = b.loop(b.integer(0), b.dim(volume), b.integer(1), {b.number(0, {type, 1})},
+                           [&](Reg k, std::span<const Reg> carried) -> Sums {
+                             return {b.binary(NestOp::add, carried[0], weight(b.add(w_base, k), type))};
+                           })[0];
+    return b.splat(b.binary(NestOp::multiply, sum, padding_number({type, 1})), lanes);
+  }
 
   // `count` vectors from `position` on, away from the edges.
   void whole(const Run& run, Reg position, int count) {
     std::vector<Reg> at(run.at.begin() + 2, run.at.end());
     at.push_back(position);
-    Sums sums(static_cast<std::size_t>(count), b.number(0, {register_dtype(dtype), lanes}));
+    Sums sums(static_cast<std::size_t>(count), b.number(0, {sum_dtype, lanes}));
     sums = kernel_axis(0, at, run.x_base, run.w_base, sums,
                        [&](Reg from, Reg weight, Reg, std::span<const Reg> carried) {
                          Sums next(carried.begin(), carried.end());
@@ -111,7 +145,7 @@ struct DepthwiseLowering {
                          for (int v = 0; v < count; ++v) {
                            Reg& sum = next[static_cast<std::size_t>(v)];
                            const Reg index = b.add(from, b.integer(v * lanes * dims.strides[last]));
-                           sum = multiply_add(b, left, load_whole(index), sum);
+                           sum = multiply_add(b, left, operand_x(load_whole(index)), sum);
                          }
                          return next;
                        });
@@ -130,13 +164,13 @@ struct DepthwiseLowering {
     std::vector<EdgeMask> masks;
     for (std::int64_t k = 0; k < known && known <= kUnrollMax; ++k)
       masks.push_back(edge_mask(position, b.integer(k), exists));
-    const Sums sums =
-        kernel_axis(0, at, run.x_base, run.w_base, {b.number(0, {register_dtype(dtype), lanes})},
-                    [&](Reg from, Reg weight, Reg k, std::span<const Reg> carried) -> Sums {
-                      const EdgeMask mask = masks.empty() ? edge_mask(position, k, exists)
-                                                          : masks[static_cast<std::size_t>(*b.known(k))];
-                      return {masked_step(weight, from, mask, carried[0])};
-                    });
+    const Sums sums = kernel_axis(0, at, run.x_base, run.w_base, {b.number(0, {sum_dtype, lanes})},
+                                  [&](Reg from, Reg weight, Reg k, std::span<const Reg> carried) -> Sums {
+                                    const EdgeMask mask = masks.empty()
+                                                              ? edge_mask(position, k, exists)
+                                                              : masks[static_cast<std::size_t>(*b.known(k))];
+                                    return {masked_step(weight, from, mask, carried[0])};
+                                  });
     store(run, position, exists, sums[0]);
   }
 
@@ -165,9 +199,9 @@ struct DepthwiseLowering {
     const std::int64_t stride = dims.strides[last];
     const auto load = [&](Reg index, Reg on, bool strided) {
       const Reg step = strided ? b.integer(stride) : Reg::none;
-      return load_element(b, {.place = x_place, .index = index, .stride = step, .mask = on}, dtype, lanes);
+      return load_x({.place = x_place, .index = index, .stride = step, .mask = on});
     };
-    const auto more = [&](Reg right) { return multiply_add(b, weight_value(weight), right, sum); };
+    const auto more = [&](Reg right) { return multiply_add(b, weight_value(weight), operand_x(right), sum); };
     if (lanes == 1) {  // one lane cannot be masked off
       return b.loop(
           b.integer(0), b.convert(mask.inside, DType::i64), b.integer(1), {sum},
@@ -182,6 +216,8 @@ struct DepthwiseLowering {
   void store(const Run& run, Reg position, Reg mask, Reg sums) {
     std::vector<Reg> at = run.at;
     at.push_back(position);
+    sums = b.convert(sums, register_dtype(dtype));
+    if (run.taken_off != Reg::none) sums = b.binary(NestOp::add, sums, run.taken_off);
     const Reg value = evaluate(b, epilogue, {at, last + 2, lanes, mask}, sums);
     const int place = static_cast<int>(nest.places.size()) - 1;
     store_element(b, {.place = place, .index = element_index(b, output, at), .mask = mask}, value);
@@ -228,6 +264,7 @@ struct DepthwiseLowering {
                               b.multiply(channel, b.dim(x_strides[1]))),
               .w_base = b.multiply(indices[1], b.dim(strides_of(w)[0])),
               .at = {indices[0], indices[1]}};
+      if (dims.padding_value != 0) run.taken_off = padding_products(run.w_base);
       const auto coordinates = split_index(b, number, outer);
       run.at.insert(run.at.end(), coordinates.begin(), coordinates.end());
       run_vectors(run);
@@ -237,7 +274,8 @@ struct DepthwiseLowering {
   const DeviceTraits& traits;
   ScalarProgram epilogue;
   ConvolutionDims dims;
-  DType dtype = DType::f32;
+  DType dtype = DType::f32, x_dtype = DType::f32, w_dtype = DType::f32;  // of the result, of x and of w
+  DType sum_dtype = DType::f32;
   Shape x{}, w{}, out{};
   int x_place = 0, w_place = 1, lanes = 1;
   std::size_t last = 0;

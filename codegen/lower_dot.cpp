@@ -1,4 +1,5 @@
 // Matrix products: how the two sides of a dot_general are walked; the loops are those of register tiles.
+#include "codegen/quads.h"
 #include "codegen/tile.h"
 
 #include <algorithm>
@@ -16,7 +17,7 @@ struct DotLowering {
     lhs_dtype = body.type(dot.inputs[0]).dtype;
     rhs_dtype = body.type(dot.inputs[1]).dtype;
     set_axes(body.type(dot.inputs[0]).shape, body.type(dot.inputs[1]).shape, dot_dims(dot.attributes));
-    shape = tile_shape(traits, dtype);
+    shape = tile_shape(traits, dtype, lhs_dtype, rhs_dtype);
   }
 
   // Axes in the order batch, rows, columns, contracted, with how each side walks them.
@@ -45,39 +46,43 @@ struct DotLowering {
     axes.collapse();
   }
 
-  // panel[(k - first) · width + j] = rhs[k, column + j]; columns beyond the last one repeat it.
+  // panel[(k - first) · width + j] = rhs[k, column + j]; columns beyond the last one repeat it or are 0.
   void pack(Reg first, Reg count, Reg column, Reg panel) {
     axes.place(b, kColumn, b.integer(0));
-    const Reg along = b.dim(axes.stride(rhs, kContracted));
+    const Reg along = b.dim(axes.stride(rhs, kContracted)), across = b.dim(axes.stride(rhs, kColumn));
     const Reg base = b.add(element_index(b, rhs, axes.coordinates(b)), b.multiply(first, along));
+    const Reg done = axes.stride(rhs, kContracted).is(1) && shape.lanes > 1
+                         ? pack_transposed(base, count, column, panel)
+                         : b.integer(0);
+    const auto from = [&](Reg k, Reg at, int lanes) {
+      const Reg index = b.add(b.add(base, b.multiply(k, along)), b.multiply(at, across));
+      NestBuilder::Address address{
+          .place = rhs_place, .index = index, .mask = lane_mask(b, at, b.dim(axes.extent(kColumn)), lanes)};
+      if (!axes.stride(rhs, kColumn).is(1)) address.stride = across;
+      return address;
+    };
+    if (shape.quads) {
+      const Reg rows = b.multiply(done, b.integer(4));
+      pack_quads(b,
+                 {.dtype = rhs_dtype,
+                  .count = b.subtract(count, rows),
+                  .place = [&](Reg k) { return from(b.add(rows, k), column, shape.width()); }},
+                 shape.width(), panel_row(panel, done));
+      return;
+    }
     for (int v = 0; v < shape.vectors; ++v) {
       const Reg at = b.add(column, b.integer(v * shape.lanes));
       const Reg to = b.add(panel, b.integer(v * shape.lanes));
-      Reg done = b.integer(0);
-      if (axes.stride(rhs, kContracted).is(1) && shape.lanes > 1) {
-        const Reg lanes = b.integer(shape.lanes);
-        done = b.multiply(b.divide(count, lanes), lanes);
-        const std::vector<Reg> columns = column_bases(base, at);
-        b.for_each(b.integer(0), done, lanes, [&](Reg k) { pack_block(columns, k, to); });
-      }
-      const Reg mask = lane_mask(b, at, b.dim(axes.extent(kColumn)), shape.lanes);
-      const Reg across = b.dim(axes.stride(rhs, kColumn));
       b.for_each(done, count, b.integer(1), [&](Reg k) {
-        const Reg index = b.add(b.add(base, b.multiply(k, along)), b.multiply(at, across));
-        b.store(panel_address(to, k),
-                right_value({.place = rhs_place, .index = index, .stride = across, .mask = mask}));
+        const Reg value = load_element(b, from(k, at, shape.lanes), rhs_dtype, shape.lanes);
+        b.store(panel_address(to, k), b.convert(value, register_dtype(dtype)));
       });
     }
   }
 
-  Reg right_value(const NestBuilder::Address& address) {
-    return b.convert(load_element(b, address, rhs_dtype, shape.lanes),
-                     product_dtype(dtype, lhs_dtype, rhs_dtype));
-  }
-
+  Reg panel_row(Reg panel, Reg k) { return b.add(panel, b.multiply(k, b.integer(shape.width()))); }
   NestBuilder::Address panel_address(Reg panel, Reg k) {
-    const Reg row = b.multiply(k, b.integer(shape.width()));
-    return {.space = Space::local, .index = b.add(panel, row), .aligned = true};
+    return {.space = Space::local, .index = panel_row(panel, k), .aligned = true};
   }
 
   // Index of rhs[first k, column] for each lane's column.
@@ -91,13 +96,26 @@ struct DotLowering {
     return bases;
   }
 
+  // Whole vectors along the contracted axis, which neighbours in memory lie on. Returns how many rows of the
+  // panel are done.
+  Reg pack_transposed(Reg base, Reg count, Reg column, Reg panel) {
+    const Reg lanes = b.integer(shape.lanes);
+    const Reg steps = shape.quads ? b.divide(count, b.integer(4)) : count;
+    const Reg done = b.multiply(b.divide(steps, lanes), lanes);
+    for (int v = 0; v < shape.vectors; ++v) {
+      const Reg to = b.add(panel, b.integer(v * shape.lanes));
+      const auto columns = column_bases(base, b.add(column, b.integer(v * shape.lanes)));
+      b.for_each(b.integer(0), done, lanes, [&](Reg k) { pack_block(columns, k, to); });
+    }
+    return done;
+  }
+
   // As many steps of the contracted axis as there are lanes: read along it, transposed in registers. Zipping
   // the first half of the rows with the second moves one bit of the row's number into the lane's, so
   // log2(lanes) rounds exchange them.
   void pack_block(const std::vector<Reg>& columns, Reg k, Reg to) {
     std::vector<Reg> rows;
-    for (const Reg column : columns)
-      rows.push_back(right_value({.place = rhs_place, .index = b.add(column, k)}));
+    for (const Reg column : columns) rows.push_back(along_column(column, k));
     const auto half = static_cast<std::size_t>(shape.lanes / 2);
     for (int round = 1; round < shape.lanes; round *= 2) {
       std::vector<Reg> zipped;
@@ -109,6 +127,18 @@ struct DotLowering {
     }
     for (int step = 0; step < shape.lanes; ++step)
       b.store(panel_address(to, b.add(k, b.integer(step))), rows[static_cast<std::size_t>(step)]);
+  }
+
+  // One vector of steps of the contracted axis, from step k on.
+  Reg along_column(Reg column, Reg k) {
+    const DType sums = register_dtype(dtype);
+    if (!shape.quads) {
+      const Reg index = b.add(column, k);
+      return b.convert(load_element(b, {.place = rhs_place, .index = index}, rhs_dtype, shape.lanes), sums);
+    }
+    const Reg index = b.add(column, b.multiply(k, b.integer(4)));
+    return b.bitcast(b.load({.place = rhs_place, .index = index}, {rhs_dtype, 4 * shape.lanes}),
+                     {sums, shape.lanes});
   }
 
   void finish_vector(Reg row, Reg column, Reg mask, Reg sums) {
@@ -143,7 +173,9 @@ struct DotLowering {
             return element_index(b, rhs, axes.coordinates(b));
           }};
     }
-    problem.pack = [&](Reg first, Reg count, Reg column, Reg panel) { pack(first, count, column, panel); };
+    problem.pack = [&](Reg first, Reg count, Reg column, Reg panel, Reg) {
+      pack(first, count, column, panel);
+    };
     problem.finish = [&](Reg row, Reg column, Reg mask, Reg sums) { finish_vector(row, column, mask, sums); };
     problem.finish_is_short = epilogue.steps.size() == 1 && axes.of_group(kRow).size() <= 1;
     lower_tiles(b, traits, problem, [&](Reg batch) { axes.place(b, kBatch, batch); });

@@ -85,6 +85,14 @@ Reg NestBuilder::fused_multiply_add(Reg a, Reg b, Reg c) {
   return emit({.op = NestOp::fused_multiply_add, .operands = {a, b, c}}, type(c));
 }
 
+Reg NestBuilder::dot4(Reg a, Reg b, Reg c) {
+  const int bytes = 4 * type(c).lanes;
+  CHECK(type(a) == (LaneType{DType::u8, bytes}) && type(b) == (LaneType{DType::i8, bytes}) &&
+            type(c).dtype == DType::i32,
+        "four products a lane, of u8 and i8");
+  return emit({.op = NestOp::dot4, .operands = {a, b, c}}, type(c));
+}
+
 Reg NestBuilder::unary(NestOp op, Reg x) { return emit({.op = op, .operands = {x}}, type(x)); }
 
 Reg NestBuilder::compare(NestOp op, Reg a, Reg b) {
@@ -105,6 +113,12 @@ Reg NestBuilder::convert(Reg x, DType dtype) {
 
 Reg NestBuilder::bitcast(Reg x, DType dtype) {
   return emit({.op = NestOp::bitcast, .operands = {x}}, {dtype, type(x).lanes});
+}
+
+Reg NestBuilder::bitcast(Reg x, LaneType to) {
+  const auto bytes = [](LaneType t) { return static_cast<int>(bytes_of(t.dtype)) * t.lanes; };
+  CHECK(bytes(type(x)) == bytes(to), "a bitcast keeps the bytes");
+  return type(x) == to ? x : emit({.op = NestOp::bitcast, .operands = {x}}, to);
 }
 
 Reg NestBuilder::splat(Reg x, int lanes) {

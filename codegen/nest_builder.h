@@ -37,6 +37,8 @@ class NestBuilder {
   Reg maximum(Reg a, Reg b) { return binary(NestOp::maximum, a, b); }
   Reg multiply_add(Reg a, Reg b, Reg c);
   Reg fused_multiply_add(Reg a, Reg b, Reg c);
+  /// c[l] + Σ a[4l + j] · b[4l + j] for j < 4: a of u8, b of i8, c of i32.
+  Reg dot4(Reg a, Reg b, Reg c);
   Reg unary(NestOp op, Reg x);
   Reg binary(NestOp op, Reg a, Reg b);
   Reg less(Reg a, Reg b) { return compare(NestOp::less, a, b); }
@@ -46,6 +48,8 @@ class NestBuilder {
   Reg any(Reg mask);
   Reg convert(Reg x, DType dtype);
   Reg bitcast(Reg x, DType dtype);
+  /// The same bytes in lanes of another width: four of u8 are one of i32, the first in its low byte.
+  Reg bitcast(Reg x, LaneType type);
   Reg splat(Reg x, int lanes);
   Reg lane_numbers(LaneType type);
   Reg fold(NestOp op, Reg vector);

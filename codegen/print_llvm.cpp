@@ -160,6 +160,7 @@ class Printer {
         break;
       case NestOp::multiply_add: intrinsic(i.results[0], "fmuladd", i.type, i.operands); break;
       case NestOp::fused_multiply_add: intrinsic(i.results[0], "fma", i.type, i.operands); break;
+      case NestOp::dot4: dot4(i); break;
       case NestOp::absolute: intrinsic(i.results[0], "fabs", i.type, i.operands); break;
       case NestOp::copy_sign: intrinsic(i.results[0], "copysign", i.type, i.operands); break;
       case NestOp::floor: intrinsic(i.results[0], "floor", i.type, i.operands); break;
@@ -423,6 +424,31 @@ class Printer {
     } else {
       line("  store {} {}, ptr {}, align {}", text, value, at, align);
     }
+  }
+
+  // A function of its own, so that the device's compiler can put an instruction in its place.
+  void dot4(const NestInstruction& i) {
+    const int lanes = i.type.lanes, bytes = 4 * lanes;
+    const std::string sums = llvm_type(i.type), in = fmt::format("<{} x i8>", bytes);
+    const std::string function = fmt::format("@diji.dot4.v{}i32", lanes);
+    std::string body =
+        fmt::format("define internal {0} {1}({2} %a, {2} %b, {0} %c) alwaysinline {{\n", sums, function, in);
+    const std::string wide = fmt::format("<{} x i32>", bytes);
+    body += fmt::format("  %u = zext {0} %a to {1}\n  %i = sext {0} %b to {1}\n  %p = mul {1} %u, %i\n", in,
+                        wide);
+    std::string sum = "%c";
+    for (int j = 0; j < 4; ++j) {
+      std::string from;
+      for (int lane = 0; lane < lanes; ++lane)
+        from += fmt::format("{}i32 {}", lane == 0 ? "" : ", ", 4 * lane + j);
+      body += fmt::format("  %p{0} = shufflevector {1} %p, {1} poison, <{2} x i32> <{3}>\n", j, wide, lanes,
+                          from);
+      body += fmt::format("  %s{0} = add {1} {2}, %p{0}\n", j, sums, sum);
+      sum = fmt::format("%s{}", j);
+    }
+    declarations_.insert(body + fmt::format("  ret {} {}\n}}", sums, sum));
+    line("  {} = call {} {}({}, {}, {})", define(i.results[0]), sums, function, typed(i.operands[0]),
+         typed(i.operands[1]), typed(i.operands[2]));
   }
 
   // Data for reading, to be kept in all caches.

@@ -1,104 +1,28 @@
-// Blocking: a block of columns is packed in panels that stay in the second-level cache while all rows of a
-// chunk pass by; a tile of the result stays in registers while it runs over the contracted axis.
-#include "codegen/tile.h"
+// A block of columns is packed in panels that stay in the second-level cache while all rows of a chunk pass
+// by; a tile of the result stays in registers while it runs over the contracted axis.
+#include "codegen/tile_plan.h"
 
 namespace diji {
 namespace {
 
-// Longest run over the contracted axis (measured: 256 costs 10 %, from 1024 on there is no gain). Longer axes
-// are cut in equal blocks and the sums wait in local memory, in the type they are summed in.
-constexpr std::int64_t kDepthMax = 1536;
-
-// Packed panels of one block of columns: half of a second-level cache of 1 MiB. Each row of the left side is
-// read once for all of them.
-constexpr std::int64_t kBlockBytes = 512 * 1024;
-constexpr std::int64_t kPanelsMax = 16;
-
-// Grid indices that a product is cut into where it is large enough: work for as many threads.
-constexpr std::int64_t kColumnBlocksWanted = 8, kGridWanted = 16;
-constexpr std::int64_t kChunkTilesMin = 4, kChunkRowsMax = 2048;
-
-// Steps of the contracted axis in one turn of the innermost loop of whole tiles (measured: 4 % over one).
+// Steps of the contracted axis in one turn of the innermost loop (measured: 4 % over one).
 constexpr int kUnroll = 4;
 
-// Products of two 8-bit integers are at most 255² in size, so sums of 256 of them are exact in f32, whose
-// multiply-adds are several times as fast as those of 32-bit integers.
-constexpr std::int64_t kExactRun = 256;
-
-// Rows that the right side is read ahead of use, when it is not packed yet.
-constexpr std::int64_t kRowsAhead = 12;
-
-// Products of up to this many rows read each element of the right side once, where it lies, in long runs: a
-// block of columns is 4 KiB of f32 where that still leaves some blocks.
-constexpr int kFewRows = 4;
-constexpr std::int64_t kFewRowsColumns = 1024, kFewRowsBlocksWanted = 4;
+// Rows that the right side is read ahead of use: where it is not packed yet, and of a panel.
+constexpr std::int64_t kRowsAhead = 12, kPanelRowsAhead = 8;
 
 // Steps of the contracted axis that share one pass over the sums of few rows; the left side's values for them
 // stay in registers.
 constexpr int kStepsOneRow = 8, kStepsFewRows = 4;
-
-struct TilePlan {
-  TilePlan(const TileProblem& problem, const TileShape& shape) {
-    const Dim one(1), width(shape.width());
-    const std::int64_t row_bytes =
-        shape.width() * static_cast<std::int64_t>(bytes_of(register_dtype(problem.dtype)));
-    const Dim steps = floor_div(problem.depth, max(problem.depth_step, one));
-    depth_blocks = max(min(ceil_div(problem.depth, kDepthMax), steps), one);
-    depth_block = ceil_div(steps, depth_blocks) * problem.depth_step;
-    const Dim all_panels = ceil_div(problem.columns, width);
-    const Dim fit = floor_div(kBlockBytes, max(depth_block * Dim(row_bytes), one));
-    const Dim fair = ceil_div(all_panels * problem.batches, kColumnBlocksWanted);
-    const Dim panels_max = max(min(min(fit, fair), kPanelsMax), one);
-    column_blocks = ceil_div(all_panels, panels_max);
-    panels = ceil_div(all_panels, max(column_blocks, one));
-    const Dim wanted = max(floor_div(kGridWanted, max(problem.batches * column_blocks, one)), one);
-    const Dim chunks_wanted = max(max(min(wanted, ceil_div(problem.rows, shape.rows * kChunkTilesMin)),
-                                      ceil_div(problem.rows, kChunkRowsMax)),
-                                  one);
-    chunk_rows = max(ceil_div(ceil_div(problem.rows, chunks_wanted), shape.rows) * Dim(shape.rows), one);
-    chunks = ceil_div(problem.rows, chunk_rows);
-    // Sums wait for the next block of the contracted axis only where there is one.
-    const bool one_block = depth_blocks.is(1);
-    sums_on = one_block ? Dim(0) : select_less(1, depth_blocks, 1, 0);
-    panel_elements = depth_block * width;
-    sums_at = panels * panel_elements;
-    const Dim rows_of_width = panels * depth_block + max(sums_on * panels * chunk_rows, shape.rows);
-    left_at = rows_of_width * width;
-    local_bytes = rows_of_width * Dim(row_bytes);
-    // The left side of a row of tiles, converted once for all panels.
-    if (problem.converts_left())
-      local_bytes = local_bytes + depth_block * Dim(shape.rows) * Dim(row_bytes / shape.width());
-    if (problem.direct) use_few_rows(problem, shape, all_panels, row_bytes);
-  }
-
-  // Where there are few rows: all of the contracted axis at once, the sums of all columns of a block in local
-  // memory.
-  void use_few_rows(const TileProblem& problem, const TileShape& shape, const Dim& all_panels,
-                    std::int64_t row_bytes) {
-    const Dim one(1), most(std::max<std::int64_t>(kFewRowsColumns / shape.width(), 1));
-    const Dim few_max = max(min(ceil_div(all_panels, kFewRowsBlocksWanted), most), one);
-    const Dim few_blocks = ceil_div(all_panels, few_max);
-    const auto choose = [&](Dim& target, const Dim& few) {
-      target = select_less(problem.rows, kFewRows + 1, few, target);
-    };
-    choose(column_blocks, few_blocks);
-    choose(panels, ceil_div(all_panels, max(few_blocks, one)));
-    choose(local_bytes, panels * Dim(kFewRows * row_bytes));
-  }
-
-  Dim depth_blocks, depth_block, column_blocks, panels, chunk_rows, chunks, sums_on, panel_elements, sums_at,
-      left_at, local_bytes;
-};
 
 class TileLowering {
  public:
   TileLowering(NestBuilder& builder, const DeviceTraits& traits, const TileProblem& problem)
       : b(builder),
         problem_(problem),
-        shape_(tile_shape(traits, problem.dtype)),
+        shape_(tile_shape(traits, problem.dtype, problem.lhs_dtype, problem.rhs_dtype)),
         plan_(problem, shape_),
-        wide_{register_dtype(problem.dtype), shape_.lanes},
-        product_{product_dtype(problem.dtype, problem.lhs_dtype, problem.rhs_dtype), shape_.lanes} {}
+        wide_{register_dtype(problem.dtype), shape_.lanes} {}
 
   void run(const std::function<void(Reg batch)>& enter) {
     const std::vector<Dim> grid = {problem_.batches, plan_.column_blocks, plan_.chunks};
@@ -184,7 +108,7 @@ class TileLowering {
   void add_steps(int rows, Reg k, int steps) {
     std::vector<Reg> left;
     for (int r = 0; r < rows; ++r) {
-      for (int u = 0; u < steps; ++u) left.push_back(left_value(r, b.add(k, b.integer(u)), wide_.dtype));
+      for (int u = 0; u < steps; ++u) left.push_back(left_in_memory(r, b.add(k, b.integer(u))));
     }
     const Reg along = b.dim(problem_.direct->along);
     for_each_vector([&](Reg column, Reg mask) {
@@ -192,8 +116,7 @@ class TileLowering {
       std::vector<Reg> right;
       for (int u = 0; u < steps; ++u) {
         const Reg index = b.add(base, b.multiply(b.integer(u), along));
-        right.push_back(
-            right_value({.place = problem_.direct->place, .index = index, .mask = mask}, wide_.dtype));
+        right.push_back(right_value({.place = problem_.direct->place, .index = index, .mask = mask}));
       }
       for (int r = 0; r < rows; ++r) {
         Reg sum = b.load(few_address(r, column), wide_);
@@ -206,39 +129,63 @@ class TileLowering {
   }
 
   // lhs[row of the tile, k] in all lanes.
-  Reg left_value(int r, Reg k, DType dtype) {
-    if (problem_.converts_left() && dtype == product_.dtype) {
-      const Reg at = b.add(left_row(r), k);
-      return b.splat(b.load({.space = Space::local, .index = at}, {dtype, 1}), shape_.lanes);
-    }
+  Reg left_in_memory(int r, Reg k) {
     const Reg index = b.add(bases_[static_cast<std::size_t>(r)], b.multiply(k, b.dim(problem_.lhs_along)));
     const Reg one = load_element(b, {.place = problem_.lhs_place, .index = index}, problem_.lhs_dtype, 1);
-    return b.splat(b.convert(one, dtype), shape_.lanes);
+    return b.splat(b.convert(one, wide_.dtype), shape_.lanes);
   }
 
-  Reg left_row(int r) {
-    return b.add(b.dim(plan_.left_at), b.multiply(b.integer(r), b.dim(plan_.depth_block)));
+  // The rows of a tile over the block of the contracted axis, so that the innermost loop reads one stream: a
+  // chunk of the first row, of the second, …, and so on. Signs are changed where both sides of a product of
+  // bytes have the same one.
+  void pack_left(int rows) {
+    const Reg along = b.dim(problem_.lhs_along), zero = b.integer(0);
+    const Reg count = b.minimum(elements(depth_), b.subtract(b.dim(problem_.depth), elements(first_depth_)));
+    const int lanes = shape_.quads ? 4 * kLeftChunk : kLeftChunk;
+    vector_loop(b, zero, count, lanes, {}, [&](Reg k, Reg mask, std::span<const Reg>) -> std::vector<Reg> {
+      const Reg to = b.add(b.dim(plan_.left_at),
+                           b.multiply(shape_.quads ? b.divide(k, b.integer(4)) : k, b.integer(rows)));
+      for (int r = 0; r < rows; ++r) {
+        const Reg index = b.add(bases_[static_cast<std::size_t>(r)], b.multiply(k, along));
+        NestBuilder::Address from{.place = problem_.lhs_place, .index = index, .mask = mask};
+        if (!problem_.lhs_along.is(1)) from.stride = along;
+        b.store({.space = Space::local, .index = b.add(to, b.integer(r * kLeftChunk))},
+                packed_left(load_element(b, from, problem_.lhs_dtype, lanes)));
+      }
+      return {};
+    });
   }
-
-  // The rows of a tile over the block of the contracted axis, in what products are formed in.
-  void convert_left(int rows) {
-    const Reg along = b.dim(problem_.lhs_along);
-    for (int r = 0; r < rows; ++r) {
-      vector_loop(b, b.integer(0), depth_, shape_.lanes, {},
-                  [&](Reg k, Reg mask, std::span<const Reg>) -> std::vector<Reg> {
-                    const Reg index = b.add(bases_[static_cast<std::size_t>(r)], b.multiply(k, along));
-                    const Reg value = load_element(
-                        b, {.place = problem_.lhs_place, .index = index, .stride = along, .mask = mask},
-                        problem_.lhs_dtype, shape_.lanes);
-                    b.store({.space = Space::local, .index = b.add(left_row(r), k), .mask = mask},
-                            b.convert(value, product_.dtype));
-                    return {};
-                  });
+  Reg packed_left(Reg loaded) {
+    if (!shape_.quads) return b.convert(loaded, wide_.dtype);
+    if (same_sign()) {
+      const LaneType type = b.type(loaded);
+      loaded = b.binary(NestOp::bit_xor, loaded, b.integer(sign_bit(type.dtype), type.dtype, type.lanes));
     }
+    return b.bitcast(loaded, {DType::i32, kLeftChunk});
   }
 
-  Reg right_value(const NestBuilder::Address& address, DType dtype) {
-    return b.convert(load_element(b, address, problem_.rhs_dtype, shape_.lanes), dtype);
+  // u8 and i8 multiply. Of two sides of one sign the left one is shifted to the other: by 128 up or down,
+  // which an additional sum of the right side takes back.
+  bool same_sign() const { return shape_.quads && problem_.lhs_dtype == problem_.rhs_dtype; }
+  static std::int64_t sign_bit(DType dtype) { return dtype == DType::i8 ? -128 : 128; }
+
+  // Where chunks of the packed left side have the value of step k, for row 0.
+  Reg left_index(Reg k, int rows) {
+    const Reg chunk = b.binary(NestOp::bit_and, k, b.integer(-kLeftChunk));
+    return b.add(b.dim(plan_.left_at), b.add(b.multiply(chunk, b.integer(rows)), b.subtract(k, chunk)));
+  }
+  // The value of row r: a splat of what products take.
+  Reg left_value(Reg index, int r) {
+    const Reg one =
+        b.load({.space = Space::local, .index = b.add(index, b.integer(r * kLeftChunk))}, {wide_.dtype, 1});
+    return b.splat(one, shape_.lanes);
+  }
+
+  // Steps of the contracted axis, in elements.
+  Reg elements(Reg steps) { return shape_.quads ? b.multiply(steps, b.integer(4)) : steps; }
+
+  Reg right_value(const NestBuilder::Address& address) {
+    return b.convert(load_element(b, address, problem_.rhs_dtype, shape_.lanes), wide_.dtype);
   }
 
   bool one_depth_block() const { return plan_.depth_blocks.is(1); }
@@ -246,13 +193,13 @@ class TileLowering {
   void blocks() {
     if (one_depth_block()) {
       first_depth_ = b.integer(0);
-      depth_ = b.dim(problem_.depth);
+      depth_ = b.dim(plan_.depth);
       return block();
     }
     const Reg count = b.dim(plan_.depth_blocks), size = b.dim(plan_.depth_block);
     b.for_each(b.integer(0), count, b.integer(1), [&](Reg index) {
       first_depth_ = b.multiply(index, size);
-      depth_ = b.minimum(size, b.subtract(b.dim(problem_.depth), first_depth_));
+      depth_ = b.minimum(size, b.subtract(b.dim(plan_.depth), first_depth_));
       continued_ = b.less(b.integer(0), index);
       is_last_ = b.equal(b.add(index, b.integer(1)), count);
       block();
@@ -270,12 +217,15 @@ class TileLowering {
   // All rows of the chunk over one block of the contracted axis.
   void block() {
     Reg start = start_;
-    if (problem_.direct) {
+    if (problem_.direct && !shape_.quads) {
       // The first tile packs as it computes: reading far-apart rows hides behind its multiply-adds.
       row_tile(Source::direct_and_pack, shape_.rows, start_);
       start = b.add(start_, b.integer(shape_.rows));
     } else {
-      for_each_panel([&](Reg column, Reg panel, Reg) { problem_.pack(first_depth_, depth_, column, panel); });
+      const Reg first = elements(first_depth_), scratch = b.dim(plan_.scratch_at);
+      const Reg count = b.minimum(elements(depth_), b.subtract(b.dim(problem_.depth), first));
+      for_each_panel(
+          [&](Reg column, Reg panel, Reg) { problem_.pack(first, count, column, panel, scratch); });
     }
     // Whole tiles, and a tail in the smallest tile that holds it; rows beyond the end repeat the last one and
     // are not stored.
@@ -294,7 +244,7 @@ class TileLowering {
   // One row of tiles: the panels of the block.
   void row_tile(Source source, int rows, Reg row) {
     row_bases(rows, row);
-    if (problem_.converts_left()) convert_left(rows);
+    if (shape_.packs_left()) pack_left(rows);
     for_each_panel([&](Reg column, Reg panel, Reg number) {
       Tile tile{.source = source,
                 .rows = rows,
@@ -401,7 +351,7 @@ class TileLowering {
 
   void row_bases(int rows, Reg row) {
     const Reg last = b.subtract(end_, b.integer(1));
-    const Reg shift = b.multiply(first_depth_, b.dim(problem_.lhs_along));
+    const Reg shift = b.multiply(elements(first_depth_), b.dim(problem_.lhs_along));
     bases_.clear();
     for (int r = 0; r < rows; ++r) {
       const Reg inside = r == 0 ? row : b.minimum(b.add(row, b.integer(r)), last);
@@ -411,56 +361,80 @@ class TileLowering {
 
   // The sums of a tile over the current block of the contracted axis.
   std::vector<Reg> multiply(const Tile& tile, std::vector<Reg> sums) {
-    const Reg zero = b.integer(0);
-    if (product_ == wide_) return multiply(tile, zero, depth_, std::move(sums));
-    // Exact sums of short runs, gathered in the wider integer.
-    const Reg run = b.integer(kExactRun);
-    return b.loop(zero, depth_, run, std::move(sums), [&](Reg begin, std::span<const Reg> carried) {
-      const std::vector<Reg> none(carried.size(), b.number(0, product_));
-      const std::vector<Reg> partial = multiply(tile, begin, b.minimum(b.add(begin, run), depth_), none);
-      std::vector<Reg> next;
-      for (std::size_t i = 0; i < carried.size(); ++i)
-        next.push_back(b.add(carried[i], b.convert(partial[i], wide_.dtype)));
-      return next;
-    });
+    if (!same_sign()) return multiply_steps(tile, std::move(sums));
+    const std::size_t own = sums.size();
+    sums.resize(own + static_cast<std::size_t>(tile.vectors), b.number(0, wide_));
+    sums = multiply_steps(tile, std::move(sums));
+    for (std::size_t i = 0; i < own; ++i)
+      sums[i] = b.binary(NestOp::subtract, sums[i], sums[own + i % static_cast<std::size_t>(tile.vectors)]);
+    sums.resize(own);
+    return sums;
   }
 
-  // The same over steps begin ≤ k < end.
-  std::vector<Reg> multiply(const Tile& tile, Reg begin, Reg end, std::vector<Reg> sums) {
+  std::vector<Reg> multiply_steps(const Tile& tile, std::vector<Reg> sums) {
     const bool direct = tile.source == Source::direct_and_pack;
     Reg rhs_base = Reg::none, rhs_along = Reg::none;
     if (direct) {
       rhs_along = b.dim(problem_.direct->along);
       rhs_base = b.add(problem_.direct->column(tile.column), b.multiply(first_depth_, rhs_along));
     }
-    const auto step = [&](Reg k, std::span<const Reg> carried) {
+    const auto step = [&](Reg k, Reg left, std::span<const Reg> carried) {
       std::vector<Reg> rhs, next(carried.begin(), carried.end());
       for (int v = 0; v < tile.vectors; ++v) {
         const Reg shift = b.integer(v * shape_.lanes);
         rhs.push_back(direct ? from_memory(tile, v, b.add(b.add(rhs_base, b.multiply(k, rhs_along)), shift))
-                             : b.load(panel_address(tile, k, v), product_));
+                             : b.load(panel_address(tile, k, v), wide_));
         if (direct) b.store(panel_address(tile, k, v), rhs.back());
       }
       for (int r = 0; r < tile.rows; ++r) {
-        const Reg left = left_value(r, k, product_.dtype);
+        const Reg value = shape_.packs_left() ? left_value(left, r) : left_in_memory(r, k);
         for (int v = 0; v < tile.vectors; ++v) {
           Reg& sum = next[at(tile, r, v)];
-          sum = multiply_add(b, left, rhs[static_cast<std::size_t>(v)], sum);
+          sum = add_product(value, rhs[static_cast<std::size_t>(v)], sum);
         }
+      }
+      for (int v = 0; same_sign() && v < tile.vectors; ++v) {
+        Reg& sum = next[at(tile, tile.rows, v)];
+        sum = add_product(shift_of_left(), rhs[static_cast<std::size_t>(v)], sum);
       }
       return next;
     };
-    Reg whole = begin;
-    if (tile.rows == shape_.rows && !direct) {
+    const auto left_of = [&](Reg k) { return shape_.packs_left() ? left_index(k, tile.rows) : Reg::none; };
+    Reg whole = b.integer(0);
+    if (!direct) {
       const Reg by = b.integer(kUnroll);
-      whole = b.add(begin, b.multiply(b.divide(b.subtract(end, begin), by), by));
-      sums = b.loop(begin, whole, by, std::move(sums), [&](Reg k, std::span<const Reg> carried) {
+      whole = b.multiply(b.divide(depth_, by), by);
+      sums = b.loop(b.integer(0), whole, by, std::move(sums), [&](Reg k, std::span<const Reg> carried) {
+        static_assert(kUnroll == kLeftChunk);
         std::vector<Reg> next(carried.begin(), carried.end());
-        for (int u = 0; u < kUnroll; ++u) next = step(b.add(k, b.integer(u)), next);
+        const Reg left = left_of(k);
+        for (int u = 0; u < kUnroll; ++u) {
+          const Reg row = b.add(k, b.integer(u));
+          if (shape_.packs_left()) prefetch_panel(tile, row);
+          next = step(row, shape_.packs_left() ? b.add(left, b.integer(u)) : left, next);
+        }
         return next;
       });
     }
-    return b.loop(whole, end, b.integer(1), std::move(sums), step);
+    return b.loop(whole, depth_, b.integer(1), std::move(sums),
+                  [&](Reg k, std::span<const Reg> carried) { return step(k, left_of(k), carried); });
+  }
+
+  // Of one type each: floats and integers as they are, quads as bytes of both signs.
+  Reg add_product(Reg left, Reg right, Reg sum) {
+    if (!shape_.quads) return multiply_add(b, left, right, sum);
+    const int bytes = 4 * shape_.lanes;
+    const bool unsigned_right = problem_.rhs_dtype == DType::u8;
+    const Reg u = b.bitcast(unsigned_right ? right : left, {DType::u8, bytes}),
+              i = b.bitcast(unsigned_right ? left : right, {DType::i8, bytes});
+    return b.dot4(u, i, sum);
+  }
+  // What was added to each byte of the left side, as quads.
+  Reg shift_of_left() { return b.integer(static_cast<std::int32_t>(0x80808080U), DType::i32, shape_.lanes); }
+
+  void prefetch_panel(const Tile& tile, Reg k) {
+    for (int v = 0; v < tile.vectors; ++v)
+      b.prefetch(panel_address(tile, b.add(k, b.integer(kPanelRowsAhead)), v), wide_.dtype);
   }
 
   NestBuilder::Address panel_address(const Tile& tile, Reg k, int v) {
@@ -472,14 +446,14 @@ class TileLowering {
     const Reg ahead = b.multiply(b.integer(kRowsAhead), b.dim(problem_.direct->along));
     b.prefetch({.place = place, .index = b.add(index, ahead)}, problem_.rhs_dtype);
     const Reg mask = tile.masks[static_cast<std::size_t>(v)];
-    return right_value({.place = place, .index = index, .mask = mask}, product_.dtype);
+    return right_value({.place = place, .index = index, .mask = mask});
   }
 
   NestBuilder& b;
   const TileProblem& problem_;
   TileShape shape_;
   TilePlan plan_;
-  LaneType wide_, product_;
+  LaneType wide_;
   Reg columns_ = Reg::none, first_column_ = Reg::none, end_column_ = Reg::none, start_ = Reg::none,
       end_ = Reg::none;
   // Of the current block of the contracted axis.
@@ -488,52 +462,6 @@ class TileLowering {
 };
 
 }  // namespace
-
-Dim TileAxes::extent(int group) const {
-  Dim product = 1;
-  for (const std::size_t axis : of_group(group)) product = product * sizes[axis];
-  return product;
-}
-
-Dim TileAxes::stride(const Access& access, int group) const {
-  const auto axes = of_group(group);
-  return axes.empty() ? Dim(0) : access.strides[axes[0]];
-}
-
-void TileAxes::place(NestBuilder& b, int group, Reg index) {
-  const auto axes = of_group(group);
-  std::vector<Dim> group_sizes;
-  for (const std::size_t axis : axes) group_sizes.push_back(sizes[axis]);
-  const auto split = split_index(b, index, group_sizes);
-  at.resize(sizes.size(), Reg::none);
-  for (std::size_t i = 0; i < axes.size(); ++i) at[axes[i]] = split[i];
-}
-
-std::vector<Reg> TileAxes::coordinates(NestBuilder& b) const {
-  std::vector<Reg> result = at;
-  result.resize(sizes.size(), Reg::none);
-  for (Reg& reg : result) {
-    if (reg == Reg::none) reg = b.integer(0);
-  }
-  return result;
-}
-
-// Two vectors a row and R rows need 2R accumulators, 2 registers for the right side and 1 for the left: R =
-// 12 fills 27 of 32 registers, R = 6 fills 15 of 16.
-DType product_dtype(DType sums, DType lhs, DType rhs) {
-  const bool bytes = bytes_of(lhs) == 1 && bytes_of(rhs) == 1 && sums == DType::i32;
-  return bytes ? DType::f32 : register_dtype(sums);
-}
-
-bool TileProblem::converts_left() const {
-  return product_dtype(dtype, lhs_dtype, rhs_dtype) != register_dtype(dtype);
-}
-
-TileShape tile_shape(const DeviceTraits& traits, DType dtype) {
-  const int lanes = lanes_for(traits, dtype);
-  // One lane cannot be masked off, so a panel is one column then.
-  return {.lanes = lanes, .vectors = lanes > 1 ? 2 : 1, .rows = traits.vector_registers >= 32 ? 12 : 6};
-}
 
 void lower_tiles(NestBuilder& b, const DeviceTraits& traits, const TileProblem& problem,
                  const std::function<void(Reg batch)>& enter) {

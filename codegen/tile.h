@@ -16,8 +16,6 @@ struct TileProblem {
   Dim depth_step = 1;        ///< blocks of the contracted axis are multiples of this, and so is `depth`
   DType dtype = DType::f32;  ///< of the sums
   DType lhs_dtype = DType::f32, rhs_dtype = DType::f32;  ///< in memory: 8-bit integers sum into i32
-  /// 8-bit integers on both sides: products in f32 (see product_dtype).
-  bool converts_left() const;
   int lhs_place = 0;
   Dim lhs_along;                        ///< elements between neighbours in k
   std::function<Reg(Reg row)> lhs_row;  ///< index of lhs[row, 0]
@@ -28,9 +26,12 @@ struct TileProblem {
     std::function<Reg(Reg column)> column;  ///< index of rhs[0, column]
   };
   std::optional<Direct> direct;
-  /// Else it is packed: writes rows [first, first + count) of the panel that begins at `column` to local
-  /// memory, row k at panel + (k - first) · width; what lies beyond the last column is not looked at.
-  std::function<void(Reg first, Reg count, Reg column, Reg panel)> pack;
+  /// Else, and always as quads, it is packed: writes rows [first, first + count) of the panel that begins at
+  /// `column` to local memory, row k (of quads: rows 4k … 4k + 3, and 0 beyond the last one) at
+  /// panel + (k - first) · width; what lies beyond the last column is not looked at. `scratch` is the index
+  /// of a byte from which on there is one for each byte of the panel, where it is wanted.
+  std::function<void(Reg first, Reg count, Reg column, Reg panel, Reg scratch)> pack;
+  bool wants_scratch = false;
   /// One vector of sums over k < end once more, with what does not belong to it left out, where packing put 0
   /// in its place and 0 · ∞ made a NaN. None: nothing is ever left out.
   std::function<Reg(Reg row, Reg column, Reg end)> careful;
@@ -38,10 +39,6 @@ struct TileProblem {
   std::function<void(Reg row, Reg column, Reg mask, Reg sums)> finish;
   bool finish_is_short = false;  ///< a few instructions, which may be repeated for each row of a tile
 };
-
-/// What products are formed in: 8-bit integers in f32, whose sums over a short run are exact, else what sums
-/// run in.
-DType product_dtype(DType sums, DType lhs, DType rhs);
 
 /// Loop axes in groups of one meaning, and where the loops stand on them.
 enum TileGroup : int { kBatch, kRow, kColumn, kContracted };
@@ -58,9 +55,11 @@ struct TileAxes : LoopAxes {
 /// Sizes of a tile on a kind of device.
 struct TileShape {
   int lanes = 1, vectors = 2, rows = 6;
+  bool quads = false;  ///< 8-bit sides: four steps of the contracted axis in one lane of 32 bits
   int width() const { return lanes * vectors; }
+  bool packs_left() const { return lanes > 1; }
 };
-TileShape tile_shape(const DeviceTraits& traits, DType dtype);
+TileShape tile_shape(const DeviceTraits& traits, DType sums, DType lhs, DType rhs);
 
 /// Writes the nest: its grid, its local memory and its loops. `enter` is told the batch first.
 void lower_tiles(NestBuilder& b, const DeviceTraits& traits, const TileProblem& problem,

@@ -329,13 +329,16 @@ ValueId Builder::dot_general(ValueId a, ValueId b, const DotDims& dims, std::opt
   return primitive(Primitive::dot_general, {a, b}, std::move(attributes));
 }
 
-ValueId Builder::convolution(ValueId x, ValueId w, const ConvolutionDims& dims) {
-  return primitive(Primitive::convolution, {x, w},
-                   {{"strides", dims.strides},
-                    {"dilations", dims.dilations},
-                    {"pads_low", dims.pads_low},
-                    {"pads_high", dims.pads_high},
-                    {"groups", dims.groups}});
+ValueId Builder::convolution(ValueId x, ValueId w, const ConvolutionDims& dims, std::optional<DType> result) {
+  if (!ok()) return ValueId::none;
+  Attributes attributes{{"strides", dims.strides},
+                        {"dilations", dims.dilations},
+                        {"pads_low", dims.pads_low},
+                        {"pads_high", dims.pads_high},
+                        {"groups", dims.groups}};
+  if (dims.padding_value != 0) attributes.set("padding_value", dims.padding_value);
+  if (result && *result != dtype(x)) attributes.set("dtype", *result);
+  return primitive(Primitive::convolution, {x, w}, std::move(attributes));
 }
 
 Values Builder::call(const OpDef& op, Values inputs, Attributes attributes, std::string name) {

@@ -116,7 +116,8 @@ class Builder {
               const Values& captures, Graph body);
   /// `result` is a's dtype unless given: 8-bit integers (also mixed) sum into i32.
   ValueId dot_general(ValueId a, ValueId b, const DotDims& dims, std::optional<DType> result = {});
-  ValueId convolution(ValueId x, ValueId w, const ConvolutionDims& dims);
+  /// `result`: dtype of the sums, if not x's.
+  ValueId convolution(ValueId x, ValueId w, const ConvolutionDims& dims, std::optional<DType> result = {});
   /// One kernel: `body`'s inputs are `inputs`, in order; it has one output.
   ValueId fusion(Graph body, Values inputs);
   ValueId primitive(Primitive primitive, Values inputs, Attributes attributes);

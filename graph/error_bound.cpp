@@ -92,6 +92,7 @@ std::vector<double> convolution_bound(const ReferenceCall& call,
   const auto x = as_doubles(*call.inputs[0]), w = as_doubles(*call.inputs[1]);
   std::vector<double> propagated(count, 0.0), magnitude(count, 0.0);
   for_each_product(call, [&](std::int64_t element, std::int64_t source, std::int64_t weight) {
+    if (source < 0) return;  // exact
     const auto s = static_cast<std::size_t>(source), k = static_cast<std::size_t>(weight);
     const double ex = (*bounds[0])[s], ew = (*bounds[1])[k];
     const double term = times(x[s], ew) + times(w[k], ex) + times(ex, ew);

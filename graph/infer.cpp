@@ -303,16 +303,20 @@ struct Inference {
     return Type{x.dtype, shape};
   }
 
-  Result<Type> dot_general() const {
-    const Type a = in(0), b = in(1);
-    const DotDims dims = dot_dims(attributes);
+  // Of products: that of both sides, or i32 of 8-bit integers.
+  Result<DType> sum_dtype(const Type& a, const Type& b) const {
     const DType result = attributes.get_or("dtype", a.dtype);
     const auto is_byte = [](DType dtype) { return dtype == DType::i8 || dtype == DType::u8; };
     const bool bytes = result == DType::i32 && is_byte(a.dtype) && is_byte(b.dtype);
-    if (!bytes && (a.dtype != b.dtype || result != a.dtype)) {
-      return wrong(primitive,
-                   fmt::format("{} and {} do not sum into {}", text_of(a), text_of(b), name_of(result)));
-    }
+    if (bytes || (a.dtype == b.dtype && result == a.dtype)) return result;
+    return wrong(primitive,
+                 fmt::format("{} and {} do not sum into {}", text_of(a), text_of(b), name_of(result)));
+  }
+
+  Result<Type> dot_general() const {
+    const Type a = in(0), b = in(1);
+    const DotDims dims = dot_dims(attributes);
+    const DType result = TRY(sum_dtype(a, b));
     if (dims.lhs_batch.size() != dims.rhs_batch.size() ||
         dims.lhs_contracting.size() != dims.rhs_contracting.size()) {
       return wrong(primitive, "both sides need equally many batch and contracting axes");
@@ -341,8 +345,11 @@ struct Inference {
     const Type x = in(0), w = in(1);
     const ConvolutionDims dims = convolution_dims(attributes);
     const std::size_t spatial = dims.strides.size();
-    if (x.dtype != w.dtype)
-      return wrong(primitive, fmt::format("{} and {} differ in dtype", text_of(x), text_of(w)));
+    const DType result = TRY(sum_dtype(x, w));
+    const std::int64_t padding = dims.padding_value, low = x.dtype == DType::i8 ? -128 : 0;
+    const bool byte = bytes_of(x.dtype) == 1 && padding >= low && padding <= low + 255;
+    if (padding != 0 && !byte)
+      return wrong(primitive, fmt::format("padding_value {} is not of {}", padding, name_of(x.dtype)));
     if (spatial == 0 || x.shape.size() != spatial + 2 || w.shape.size() != spatial + 2 ||
         dims.dilations.size() != spatial || dims.pads_low.size() != spatial ||
         dims.pads_high.size() != spatial) {
@@ -365,7 +372,7 @@ struct Inference {
       shape.push_back(floor_div(padded - reach, Dim(dims.strides[i])) + 1);
     }
     TRY(check_sizes(primitive, shape));  // not negative, since the kernel fits
-    return Type{x.dtype, shape};
+    return Type{result, shape};
   }
 
   Result<Type> dims() const {

@@ -212,13 +212,15 @@ constexpr std::array<OpDef, kPrimitiveCount> kRecords = {{
     {.name = "prim.convolution",
      .doc = "Cross-correlation, any number of spatial axes: x [N, C, in...], w [O, C/groups, kernel...] -> "
             "[N, O, out...]; "
-            "cells outside x are 0.",
+            "cells outside x are padding_value.",
      .kind = OpKind::primitive,
-     .inputs = {{"x", "[N, C, in...]", kNumeric}, {"w", "[O, C/groups, kernel...]", kNumeric}},
-     .outputs = {{"y", "[N, O, out...]", kNumeric}},
+     .inputs = {{"x", "[N, C, in...]", kNumeric}, {"w", "[O, C/groups, kernel...]", kNumeric, "U"}},
+     .outputs = {{"y", "[N, O, out...]", kNumeric, "dtype"}},
      .attributes = {{"dilations", AttributeKind::integers, "", ""},
+                    {"dtype", AttributeKind::dtype, "of x", "of the sums: i32 for 8-bit integers"},
                     {"groups", AttributeKind::integer, "", ""},
                     {"pads_high", AttributeKind::dims, "", "not negative"},
+                    {"padding_value", AttributeKind::integer, "0", "in x's dtype; 0 for floats"},
                     {"pads_low", AttributeKind::dims, "", "not negative"},
                     {"strides", AttributeKind::integers, "", ""}}},
     {.name = "prim.observe",
@@ -339,7 +341,8 @@ ConvolutionDims convolution_dims(const Attributes& attributes) {
           .dilations = attributes.get_or("dilations", Ints{}),
           .pads_low = attributes.get_or("pads_low", Shape{}),
           .pads_high = attributes.get_or("pads_high", Shape{}),
-          .groups = attributes.get_or<std::int64_t>("groups", 1)};
+          .groups = attributes.get_or<std::int64_t>("groups", 1),
+          .padding_value = attributes.get_or<std::int64_t>("padding_value", 0)};
 }
 
 LoopForm loop_form(const Node& node) {

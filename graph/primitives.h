@@ -124,6 +124,7 @@ struct ConvolutionDims {
   Ints strides, dilations;
   Shape pads_low, pads_high;  ///< not negative; may depend on sizes (SAME padding)
   std::int64_t groups = 1;
+  std::int64_t padding_value = 0;  ///< what stands outside of x, an integer: a zero point
 };
 ConvolutionDims convolution_dims(const Attributes& attributes);
 

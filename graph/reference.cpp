@@ -106,10 +106,13 @@ Array convolution(const ReferenceCall& call) {
   visit_product(call, result, [&](const auto& x, const auto& w, auto& to) {
     using T = typename std::decay_t<decltype(to)>::value_type;
     using U = Sum<T>;
+    const Int outside = convolution_dims(call.attributes).padding_value;
     for_each_product(call, [&](Int element, Int source, Int weight) {
+      if (source < 0 && outside == 0) return;  // not 0 · infinity
+      const U value =
+          source < 0 ? static_cast<U>(outside) : static_cast<U>(x[static_cast<std::size_t>(source)]);
       T& sum = to[static_cast<std::size_t>(element)];
-      sum = static_cast<T>(static_cast<U>(sum) + static_cast<U>(x[static_cast<std::size_t>(source)]) *
-                                                     static_cast<U>(w[static_cast<std::size_t>(weight)]));
+      sum = static_cast<T>(static_cast<U>(sum) + value * static_cast<U>(w[static_cast<std::size_t>(weight)]));
     });
   });
   return result;

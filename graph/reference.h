@@ -75,7 +75,8 @@ struct DotWalk {
 };
 DotWalk dot_walk(const ReferenceCall& call);
 
-/// Calls visit(result element, x element, w element) for every product of a convolution that lies inside x.
+/// Calls visit(result element, x element, w element) for every product of a convolution; the x element is -1
+/// outside of x.
 template <typename Visit>
 void for_each_product(const ReferenceCall& call, Visit&& visit) {
   const ConvolutionDims dims = convolution_dims(call.attributes);
@@ -97,7 +98,7 @@ void for_each_product(const ReferenceCall& call, Visit&& visit) {
         inside &= at >= 0 && at < x[i + 2];
         source += at * x_strides[i + 2];
       }
-      if (inside) visit(element, source, weight);
+      visit(element, inside ? source : -1, weight);
       ++weight;
     });
     ++element;

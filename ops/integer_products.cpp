@@ -10,10 +10,6 @@
 namespace diji {
 namespace {
 
-ValueId sum_along(Builder& b, ValueId x, std::int64_t axis) {
-  return b.reduce_keeping(b.convert(x, DType::i32), Reduction::sum, {axis});
-}
-
 // A zero point or scale of x's rows, so that it stretches to [..., M, N].
 ValueId of_rows(Builder& b, ValueId id) { return per_element(b, id, 0, 2); }
 ValueId of_columns(Builder& b, ValueId id) { return per_element(b, id, 0, 1); }
@@ -24,26 +20,15 @@ ValueId zero_or_none(Builder& b, ValueId id) {
 
 }  // namespace
 
-// (x - p)(y - q) = xy - p · colsum(y) - q · rowsum(x) + K · p · q: the product itself stays one of 8 bits.
+// As it is meant; the pass integer_products makes one of 8 bits of it.
 ValueId integer_matmul(Builder& b, ValueId x, ValueId y, ValueId zero_x, ValueId zero_y) {
   if (!b.ok()) return ValueId::none;
-  const bool row = b.rank(x) == 1, column = b.rank(y) == 1;
-  if (row) x = b.reshape(x, {1, b.shape(x)[0]});
-  if (column) y = b.reshape(y, {b.shape(y)[0], 1});
-  ValueId result = matmul(b, x, y, DType::i32);
-  const ValueId p = of_rows(b, zero_or_none(b, zero_x)), q = of_columns(b, zero_or_none(b, zero_y));
-  if (!b.ok()) return ValueId::none;
-  if (p != ValueId::none) result = b.subtract(result, b.multiply(sum_along(b, y, b.rank(y) - 2), p));
-  if (q != ValueId::none) result = b.subtract(result, b.multiply(sum_along(b, x, b.rank(x) - 1), q));
-  if (p != ValueId::none && q != ValueId::none) {
-    const ValueId depth = size_scalar(b, b.shape(x).back(), DType::i32);
-    result = b.add(result, b.multiply(depth, b.multiply(p, q)));
-  }
-  if (!b.ok() || (!row && !column)) return result;
-  Shape shape = b.shape(result);
-  if (column) shape.pop_back();
-  if (row) shape.erase(shape.end() - (column ? 1 : 2));
-  return b.reshape(result, std::move(shape));
+  const auto shifted = [&](ValueId codes, ValueId zero) {
+    const ValueId wider = b.convert(codes, DType::i32);
+    return zero == ValueId::none ? wider : b.subtract(wider, zero);
+  };
+  return matmul(b, shifted(x, of_rows(b, zero_or_none(b, zero_x))),
+                shifted(y, of_columns(b, zero_or_none(b, zero_y))));
 }
 
 namespace {

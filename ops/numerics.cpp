@@ -50,11 +50,26 @@ ValueId apply(Builder& b, std::string_view op, ValueId x, const Attributes& attr
   return record->decompose(b, {record, {x}, attributes})[0];
 }
 
+const HostTensor* repeated_constant(const Graph& graph, ValueId id) {
+  while (graph.value(id).constant == nullptr) {
+    const NodeId producer = graph.value(id).producer;
+    if (producer == NodeId::none) return nullptr;
+    const Node& node = graph.node(producer);
+    const auto primitive = primitive_of(node.op);
+    if (primitive != Primitive::reshape && primitive != Primitive::broadcast &&
+        primitive != Primitive::convert)
+      return nullptr;
+    id = node.inputs[0];
+  }
+  const HostTensor* constant = graph.value(id).constant.get();
+  return is_floating(constant->dtype()) ? nullptr : constant;
+}
+
 bool is_zero_constant(Builder& b, ValueId id) {
   if (!b.ok() || id == ValueId::none) return false;
-  const auto& constant = b.graph().value(id).constant;
-  if (constant == nullptr || is_floating(constant->dtype())) return false;
-  return std::ranges::all_of(constant->bytes(), [](std::byte byte) { return byte == std::byte{0}; });
+  const HostTensor* constant = repeated_constant(b.graph(), id);
+  return constant != nullptr &&
+         std::ranges::all_of(constant->bytes(), [](std::byte byte) { return byte == std::byte{0}; });
 }
 
 }  // namespace diji

@@ -29,7 +29,9 @@ ValueId softmax(Builder& b, ValueId x, const Ints& axes);
 /// What the catalogue's operator of one operand makes of x.
 ValueId apply(Builder& b, std::string_view op, ValueId x, const Attributes& attributes = {});
 
-/// True where a value is a constant of only zeros: what a zero point that does nothing looks like.
+/// The integer constant that a value repeats: seen through reshape, broadcast and convert. Null: none.
+const HostTensor* repeated_constant(const Graph& graph, ValueId id);
+/// True where a value is integers of only zeros: what a zero point that does nothing looks like.
 bool is_zero_constant(Builder& b, ValueId id);
 
 }  // namespace diji

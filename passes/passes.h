@@ -18,6 +18,9 @@ struct PassOptions {
 
 /// Composed operators to primitives. Errors: operators whose kind is not built yet, by name.
 Result<Graph> decompose(const Graph& graph, const PassOptions& options);
+/// Products of dequantised tensors become products of their codes, in i32, behind which the scales are
+/// applied: before constants fold, so that weights keep their 8 bits.
+Result<Graph> integer_products(const Graph& graph, const PassOptions& options);
 /// Nodes whose operands are constants become constants (typed interpreter), within a size budget; integer
 /// tensors known as expressions of sizes become prim.dims; a conditional whose branch is known becomes it,
 /// and captured constants become the bodies' own.
@@ -47,6 +50,7 @@ struct RuleInfo {
   std::string_view doc;
 };
 std::span<const RuleInfo> fusion_rules();
+const RuleInfo& integer_product_rule();
 /// Every rule that can be switched off, for --disable-rule and the documentation.
 std::vector<RuleInfo> rules();
 

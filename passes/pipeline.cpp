@@ -10,8 +10,9 @@ namespace diji {
 namespace {
 
 constexpr PassEntry kPipeline[] = {
-    {"decompose", decompose},       {"fold_constants", fold_constants}, {"simplify", simplify},
-    {"merge_common", merge_common}, {"remove_dead", remove_dead},       {"fuse", fuse},
+    {"decompose", decompose}, {"integer_products", integer_products}, {"fold_constants", fold_constants},
+    {"simplify", simplify},   {"merge_common", merge_common},         {"remove_dead", remove_dead},
+    {"fuse", fuse},
 };
 
 }  // namespace

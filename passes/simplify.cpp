@@ -138,12 +138,12 @@ std::optional<ValueId> convolution_unit_axis(Builder& b, Primitive primitive, co
     if (!x[i + 2].is(1) || !w[i + 2].is(1) || !dims.pads_low[i].is(0) || !dims.pads_high[i].is(0)) continue;
     const ValueId narrow_x = b.reshape(inputs[0], drop(x, i + 2)),
                   narrow_w = b.reshape(inputs[1], drop(w, i + 2));
-    dims = {.strides = drop(dims.strides, i),
-            .dilations = drop(dims.dilations, i),
-            .pads_low = drop(dims.pads_low, i),
-            .pads_high = drop(dims.pads_high, i),
-            .groups = dims.groups};
-    const ValueId result = b.convolution(narrow_x, narrow_w, dims);
+    dims.strides = drop(dims.strides, i);
+    dims.dilations = drop(dims.dilations, i);
+    dims.pads_low = drop(dims.pads_low, i);
+    dims.pads_high = drop(dims.pads_high, i);
+    const DType sums = node.attributes.get_or("dtype", b.dtype(inputs[0]));
+    const ValueId result = b.convolution(narrow_x, narrow_w, dims, sums);
     Shape out = b.shape(result);
     out.insert(out.begin() + static_cast<std::ptrdiff_t>(i) + 2, Dim(1));
     return b.reshape(result, std::move(out));
@@ -192,6 +192,7 @@ Result<Graph> simplify(const Graph& graph, const PassOptions& options) {
 std::vector<RuleInfo> rules() {
   std::vector<RuleInfo> infos;
   for (const Rule& rule : kRules) infos.push_back({rule.name, rule.doc});
+  infos.push_back(integer_product_rule());
   for (const RuleInfo& rule : fusion_rules()) infos.push_back(rule);
   return infos;
 }

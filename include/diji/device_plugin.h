@@ -105,6 +105,9 @@ typedef struct diji_launch {
  *     void entry(ptr places, ptr sizes, ptr error_word, ptr local, i64 begin, i64 end)
  * with `places` an array of raw pointers (buffer + offset), `sizes` of int64, `local` local_bytes of scratch
  * aligned to 64, and indices [begin, end) of the grid to run. Text is LLVM 19 IR without external symbols.
+ * Internal functions diji.dot4.vNi32(a, b, c) add the four products of each lane's bytes (a without sign, b
+ * with) to c: their bodies are right but slow, and a device with such an instruction puts it in the place of
+ * calls.
  *
  * Error word: 0 is "no error"; else code in bits 0-7, node in bits 8-31, value in bits 32-63, first writer
  * wins. */

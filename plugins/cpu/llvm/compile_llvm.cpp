@@ -5,16 +5,19 @@
 
 #include <llvm-c/Analysis.h>
 #include <llvm-c/Core.h>
+#include <llvm-c/Error.h>
 #include <llvm-c/ErrorHandling.h>
 #include <llvm-c/IRReader.h>
 #include <llvm-c/Target.h>
 #include <llvm-c/TargetMachine.h>
+#include <llvm-c/Transforms/PassBuilder.h>
 
 #include <csetjmp>
 #include <cstdlib>
 #include <cstring>
 #include <mutex>
 #include <string>
+#include <string_view>
 
 namespace {
 
@@ -114,6 +117,51 @@ struct Compile {
     return true;
   }
 
+  // The processor's instruction in place of calls of diji.dot4.vNi32; without one, its body inline.
+  bool place_dot4(const char* features) {
+    const std::string_view has(features);
+    const bool vnni = has.find("+avx512vnni") != has.npos, avx_vnni = has.find("+avxvnni") != has.npos;
+    bool called = false;
+    for (LLVMValueRef function = LLVMGetFirstFunction(module); function != nullptr;
+         function = LLVMGetNextFunction(function)) {
+      size_t length = 0;
+      const std::string_view name(LLVMGetValueName2(function, &length));
+      if (!name.starts_with("diji.dot4.v")) continue;
+      const unsigned bits = LLVMGetVectorSize(LLVMGetReturnType(LLVMGlobalGetValueType(function))) * 32;
+      const bool fits = bits == 512 ? vnni : (bits == 256 || bits == 128) && (vnni || avx_vnni);
+      if (fits) replace_calls(function, "llvm.x86.avx512.vpdpbusd." + std::to_string(bits));
+      called |= !fits;
+    }
+    if (!called) return true;
+    LLVMPassBuilderOptionsRef options = LLVMCreatePassBuilderOptions();
+    const LLVMErrorRef failed = LLVMRunPasses(module, "always-inline", machine, options);
+    LLVMDisposePassBuilderOptions(options);
+    if (failed == nullptr) return true;
+    char* message = LLVMGetErrorMessage(failed);
+    error = message;
+    LLVMDisposeErrorMessage(message);
+    return false;
+  }
+
+  // intrinsic(sums, bytes as sums' type, bytes as sums' type)
+  void replace_calls(LLVMValueRef function, const std::string& intrinsic) {
+    const LLVMTypeRef sums = LLVMGetReturnType(LLVMGlobalGetValueType(function));
+    LLVMTypeRef types[] = {sums, sums, sums};
+    const LLVMTypeRef type = LLVMFunctionType(sums, types, 3, 0);
+    const LLVMValueRef instead = LLVMAddFunction(module, intrinsic.c_str(), type);
+    LLVMBuilderRef builder = LLVMCreateBuilderInContext(context);
+    while (LLVMUseRef use = LLVMGetFirstUse(function)) {
+      const LLVMValueRef call = LLVMGetUser(use);
+      LLVMPositionBuilderBefore(builder, call);
+      LLVMValueRef arguments[] = {LLVMGetOperand(call, 2),
+                                  LLVMBuildBitCast(builder, LLVMGetOperand(call, 0), sums, ""),
+                                  LLVMBuildBitCast(builder, LLVMGetOperand(call, 1), sums, "")};
+      LLVMReplaceAllUsesWith(call, LLVMBuildCall2(builder, type, instead, arguments, 3, ""));
+      LLVMInstructionEraseFromParent(call);
+    }
+    LLVMDisposeBuilder(builder);
+  }
+
   bool emit() {
     char* message = nullptr;
     if (LLVMTargetMachineEmitToMemoryBuffer(machine, module, LLVMObjectFile, &message, &object) != 0) {
@@ -158,7 +206,8 @@ extern "C" __attribute__((visibility("default"))) int diji_llvm_compile(const ch
   fatal_exit = &exit_point;
   compile->context = LLVMContextCreate();
   LLVMContextSetDiagnosticHandler(compile->context, on_diagnostic, &compile->error);
-  bool done = compile->parse(text, bytes) && compile->set_target(cpu, features) && compile->emit();
+  bool done = compile->parse(text, bytes) && compile->set_target(cpu, features) &&
+              compile->place_dot4(features) && compile->emit();
   if (done) {
     const size_t size = LLVMGetBufferSize(compile->object);
     void* copy = std::malloc(size);
