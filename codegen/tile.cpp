@@ -5,11 +5,11 @@
 namespace diji {
 namespace {
 
-// Steps of the contracted axis in one turn of the innermost loop (measured: 4 % over one).
+// Steps of the contracted axis in one turn of the innermost loop of whole tiles (measured: 4 % over one).
 constexpr int kUnroll = 4;
 
-// Rows that the right side is read ahead of use: where it is not packed yet, and of a panel.
-constexpr std::int64_t kRowsAhead = 12, kPanelRowsAhead = 8;
+// Rows that the right side is read ahead of use, when it is not packed yet.
+constexpr std::int64_t kRowsAhead = 12;
 
 // Steps of the contracted axis that share one pass over the sums of few rows; the left side's values for them
 // stay in registers.
@@ -135,25 +135,23 @@ class TileLowering {
     return b.splat(b.convert(one, wide_.dtype), shape_.lanes);
   }
 
-  // The rows of a tile over the block of the contracted axis, so that the innermost loop reads one stream: a
-  // chunk of the first row, of the second, …, and so on. Signs are changed where both sides of a product of
-  // bytes have the same one.
+  // The rows of a tile over the block of the contracted axis, in what products take. Signs are changed where
+  // both sides of a product of bytes have the same one.
   void pack_left(int rows) {
     const Reg along = b.dim(problem_.lhs_along), zero = b.integer(0);
     const Reg count = b.minimum(elements(depth_), b.subtract(b.dim(problem_.depth), elements(first_depth_)));
-    const int lanes = shape_.quads ? 4 * kLeftChunk : kLeftChunk;
-    vector_loop(b, zero, count, lanes, {}, [&](Reg k, Reg mask, std::span<const Reg>) -> std::vector<Reg> {
-      const Reg to = b.add(b.dim(plan_.left_at),
-                           b.multiply(shape_.quads ? b.divide(k, b.integer(4)) : k, b.integer(rows)));
-      for (int r = 0; r < rows; ++r) {
+    const int lanes = shape_.quads ? 4 * shape_.lanes : shape_.lanes;
+    for (int r = 0; r < rows; ++r) {
+      vector_loop(b, zero, count, lanes, {}, [&](Reg k, Reg mask, std::span<const Reg>) -> std::vector<Reg> {
         const Reg index = b.add(bases_[static_cast<std::size_t>(r)], b.multiply(k, along));
         NestBuilder::Address from{.place = problem_.lhs_place, .index = index, .mask = mask};
         if (!problem_.lhs_along.is(1)) from.stride = along;
-        b.store({.space = Space::local, .index = b.add(to, b.integer(r * kLeftChunk))},
+        const Reg step = shape_.quads ? b.divide(k, b.integer(4)) : k;
+        b.store({.space = Space::local, .index = b.add(left_row(r), step)},
                 packed_left(load_element(b, from, problem_.lhs_dtype, lanes)));
-      }
-      return {};
-    });
+        return {};
+      });
+    }
   }
   Reg packed_left(Reg loaded) {
     if (!shape_.quads) return b.convert(loaded, wide_.dtype);
@@ -161,23 +159,18 @@ class TileLowering {
       const LaneType type = b.type(loaded);
       loaded = b.binary(NestOp::bit_xor, loaded, b.integer(sign_bit(type.dtype), type.dtype, type.lanes));
     }
-    return b.bitcast(loaded, {DType::i32, kLeftChunk});
+    return b.bitcast(loaded, {DType::i32, shape_.lanes});
   }
+  Reg left_row(int r) { return b.add(b.dim(plan_.left_at), b.integer(r * plan_.left_stride)); }
 
   // u8 and i8 multiply. Of two sides of one sign the left one is shifted to the other: by 128 up or down,
   // which an additional sum of the right side takes back.
   bool same_sign() const { return shape_.quads && problem_.lhs_dtype == problem_.rhs_dtype; }
   static std::int64_t sign_bit(DType dtype) { return dtype == DType::i8 ? -128 : 128; }
 
-  // Where chunks of the packed left side have the value of step k, for row 0.
-  Reg left_index(Reg k, int rows) {
-    const Reg chunk = b.binary(NestOp::bit_and, k, b.integer(-kLeftChunk));
-    return b.add(b.dim(plan_.left_at), b.add(b.multiply(chunk, b.integer(rows)), b.subtract(k, chunk)));
-  }
-  // The value of row r: a splat of what products take.
-  Reg left_value(Reg index, int r) {
-    const Reg one =
-        b.load({.space = Space::local, .index = b.add(index, b.integer(r * kLeftChunk))}, {wide_.dtype, 1});
+  // lhs[row of the tile, k] in all lanes, from where it was packed.
+  Reg packed_value(int r, Reg k) {
+    const Reg one = b.load({.space = Space::local, .index = b.add(left_row(r), k)}, {wide_.dtype, 1});
     return b.splat(one, shape_.lanes);
   }
 
@@ -244,7 +237,7 @@ class TileLowering {
   // One row of tiles: the panels of the block.
   void row_tile(Source source, int rows, Reg row) {
     row_bases(rows, row);
-    if (shape_.packs_left()) pack_left(rows);
+    if (plan_.packs_left) pack_left(rows);
     for_each_panel([&](Reg column, Reg panel, Reg number) {
       Tile tile{.source = source,
                 .rows = rows,
@@ -378,7 +371,7 @@ class TileLowering {
       rhs_along = b.dim(problem_.direct->along);
       rhs_base = b.add(problem_.direct->column(tile.column), b.multiply(first_depth_, rhs_along));
     }
-    const auto step = [&](Reg k, Reg left, std::span<const Reg> carried) {
+    const auto step = [&](Reg k, std::span<const Reg> carried) {
       std::vector<Reg> rhs, next(carried.begin(), carried.end());
       for (int v = 0; v < tile.vectors; ++v) {
         const Reg shift = b.integer(v * shape_.lanes);
@@ -387,7 +380,7 @@ class TileLowering {
         if (direct) b.store(panel_address(tile, k, v), rhs.back());
       }
       for (int r = 0; r < tile.rows; ++r) {
-        const Reg value = shape_.packs_left() ? left_value(left, r) : left_in_memory(r, k);
+        const Reg value = plan_.packs_left ? packed_value(r, k) : left_in_memory(r, k);
         for (int v = 0; v < tile.vectors; ++v) {
           Reg& sum = next[at(tile, r, v)];
           sum = add_product(value, rhs[static_cast<std::size_t>(v)], sum);
@@ -399,25 +392,17 @@ class TileLowering {
       }
       return next;
     };
-    const auto left_of = [&](Reg k) { return shape_.packs_left() ? left_index(k, tile.rows) : Reg::none; };
     Reg whole = b.integer(0);
-    if (!direct) {
+    if (tile.rows == shape_.rows && !direct) {
       const Reg by = b.integer(kUnroll);
       whole = b.multiply(b.divide(depth_, by), by);
       sums = b.loop(b.integer(0), whole, by, std::move(sums), [&](Reg k, std::span<const Reg> carried) {
-        static_assert(kUnroll == kLeftChunk);
         std::vector<Reg> next(carried.begin(), carried.end());
-        const Reg left = left_of(k);
-        for (int u = 0; u < kUnroll; ++u) {
-          const Reg row = b.add(k, b.integer(u));
-          if (shape_.packs_left()) prefetch_panel(tile, row);
-          next = step(row, shape_.packs_left() ? b.add(left, b.integer(u)) : left, next);
-        }
+        for (int u = 0; u < kUnroll; ++u) next = step(b.add(k, b.integer(u)), next);
         return next;
       });
     }
-    return b.loop(whole, depth_, b.integer(1), std::move(sums),
-                  [&](Reg k, std::span<const Reg> carried) { return step(k, left_of(k), carried); });
+    return b.loop(whole, depth_, b.integer(1), std::move(sums), step);
   }
 
   // Of one type each: floats and integers as they are, quads as bytes of both signs.
@@ -431,11 +416,6 @@ class TileLowering {
   }
   // What was added to each byte of the left side, as quads.
   Reg shift_of_left() { return b.integer(static_cast<std::int32_t>(0x80808080U), DType::i32, shape_.lanes); }
-
-  void prefetch_panel(const Tile& tile, Reg k) {
-    for (int v = 0; v < tile.vectors; ++v)
-      b.prefetch(panel_address(tile, b.add(k, b.integer(kPanelRowsAhead)), v), wide_.dtype);
-  }
 
   NestBuilder::Address panel_address(const Tile& tile, Reg k, int v) {
     const Reg row = b.add(tile.panel, b.multiply(k, b.integer(shape_.width())));

@@ -57,7 +57,6 @@ struct TileShape {
   int lanes = 1, vectors = 2, rows = 6;
   bool quads = false;  ///< 8-bit sides: four steps of the contracted axis in one lane of 32 bits
   int width() const { return lanes * vectors; }
-  bool packs_left() const { return lanes > 1; }
 };
 TileShape tile_shape(const DeviceTraits& traits, DType sums, DType lhs, DType rhs);
 

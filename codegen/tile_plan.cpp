@@ -51,9 +51,13 @@ TilePlan::TilePlan(const TileProblem& problem, const TileShape& shape) {
   sums_at = panels * panel_elements;
   const Dim rows_of_width = panels * depth_block + max(sums_on * panels * chunk_rows, shape.rows);
   left_at = rows_of_width * width;
-  const Dim left =
-      shape.packs_left() ? ceil_div(depth_block, kLeftChunk) * Dim(kLeftChunk * shape.rows) : Dim(0);
-  scratch_at = (left_at + left) * Dim(bytes);
+  // Rows that are read as they lie need no copy: their misses hide behind the multiply-adds (measured: a copy
+  // costs 10 %).
+  packs_left = shape.quads || (shape.lanes > 1 && register_dtype(problem.lhs_dtype) != problem.lhs_dtype &&
+                               problem.lhs_along.is(1));
+  // Not a power of two, where all rows would meet in the same sets of the first-level cache.
+  left_stride = std::min(depth_block.constant().value_or(kDepthMax), kDepthMax) / 16 * 16 + 2 * 16;
+  scratch_at = (left_at + Dim(packs_left ? shape.rows * left_stride : 0)) * Dim(bytes);
   local_bytes = scratch_at + (problem.wants_scratch ? panel_elements * Dim(bytes) : Dim(0));
   if (problem.direct) use_few_rows(problem, shape, all_panels, row_bytes);
 }
