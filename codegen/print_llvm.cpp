@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include <bit>
+#include <cmath>
 #include <functional>
 #include <set>
 
@@ -250,6 +251,7 @@ class Printer {
     };
     if (is_floating(from.dtype) && !is_floating(to.dtype)) {
       CHECK(to.dtype != DType::boolean, "a float becomes a boolean by comparison");
+      if (to.lanes > 1) return saturate(i);
       const std::string function = fmt::format(
           "@llvm.fpto{}i.sat.{}.{}", is_signed_integer(to.dtype) ? "s" : "u", suffix(to), suffix(from));
       declare(fmt::format("{} {}({})", llvm_type(to), function, llvm_type(from)));
@@ -257,6 +259,47 @@ class Printer {
       return;
     }
     line("  {} = {} {} to {}", define(i.results[0]), word(), typed(i.operands[0]), llvm_type(to));
+  }
+
+  // LLVM's saturating conversion of vectors goes lane by lane: clamp first, convert then. Where the highest
+  // integer is no float, what lies above the highest float below it becomes it afterwards.
+  void saturate(const NestInstruction& i) {
+    const LaneType from = nest_.type(i.operands[0]), to = i.type;
+    const bool is_signed = is_signed_integer(to.dtype);
+    const int bits = static_cast<int>(bytes_of(to.dtype)) * 8, magnitude = bits - (is_signed ? 1 : 0);
+    const int digits = from.dtype == DType::f64 ? 53 : 24;
+    const std::string text = llvm_type(from);
+    const auto number = [&](double value) {
+      return literal({.op = NestOp::constant, .type = from, .real = value});
+    };
+    const double beyond = std::ldexp(1.0, magnitude), low = is_signed ? -beyond : 0;
+    const double high = magnitude <= digits ? beyond - 1 : beyond - std::ldexp(1.0, magnitude - digits);
+    std::string x = name(i.operands[0]);
+    const auto choose = [&](std::string_view comparison, double limit, double otherwise) {
+      const std::string holds = temporary(), kept = temporary();
+      line("  {} = fcmp {} {} {}, {}", holds, comparison, text, x, number(limit));
+      line("  {} = select <{} x i1> {}, {} {}, {} {}", kept, from.lanes, holds, text, x, text,
+           number(otherwise));
+      x = kept;
+    };
+    choose("ord", 0, 0);
+    choose("ogt", low, low);
+    const std::string unclamped = x;
+    choose("olt", high, high);
+    const LaneType wide = bits < 32 ? LaneType{DType::i32, to.lanes} : to;
+    const std::string integer = temporary();
+    line("  {} = fpto{}i {} {} to {}", integer, is_signed || bits < 32 ? "s" : "u", text, x, llvm_type(wide));
+    if (bits < 32) {
+      line("  {} = trunc {} {} to {}", define(i.results[0]), llvm_type(wide), integer, llvm_type(to));
+    } else if (magnitude <= digits) {
+      names_[static_cast<std::size_t>(i.results[0])] = integer;
+    } else {
+      const std::string over = temporary();
+      const std::int64_t most = is_signed ? std::int64_t((std::uint64_t{1} << magnitude) - 1) : -1;
+      line("  {} = fcmp oge {} {}, {}", over, text, unclamped, number(beyond));
+      line("  {} = select <{} x i1> {}, {} {}, {} {}", define(i.results[0]), to.lanes, over, llvm_type(to),
+           literal({.op = NestOp::constant, .type = to, .integer = most}), llvm_type(to), integer);
+    }
   }
 
   // Halves until one lane is left: the order is the same on every machine.

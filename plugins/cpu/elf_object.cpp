@@ -122,6 +122,7 @@ Result<ElfSymbol> checked_symbol(const Elf64_Sym& raw, std::span<const std::byte
     return bad("symbol '{}' is at {} of a section of {} bytes", symbol.name, raw.st_value, section.size);
   }
   symbol.defined = true;
+  symbol.size = raw.st_size;
   symbol.is_function = ELF64_ST_TYPE(raw.st_info) == STT_FUNC && ELF64_ST_BIND(raw.st_info) == STB_GLOBAL &&
                        section.place == SectionPlace::code && raw.st_value < section.size;
   return symbol;

@@ -28,6 +28,7 @@ struct ElfSymbol {
   bool is_function = false;  ///< a global function in a code section, value < its size
   std::uint32_t section = 0;
   std::uint64_t value = 0;
+  std::uint64_t size = 0;  ///< as the file says, not checked
 };
 
 struct ElfRelocation {

@@ -5,6 +5,8 @@
 #include "plugins/cpu/elf_object.h"
 #include "plugins/cpu/host_symbols.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #if defined(__x86_64__)
@@ -14,7 +16,9 @@
 
 #include <array>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <limits>
 #include <map>
 #include <utility>
@@ -51,12 +55,21 @@ class ObjectLinker {
       KernelFunction function;
       std::memcpy(&function, &address, sizeof(function));
       loaded->entries_.push_back({std::string(symbol.name), function});
+      tell_perf(address, symbol);
     }
     std::ranges::sort(loaded->entries_, {}, &LoadedObject::Entry::name);
     return loaded;
   }
 
  private:
+  // Where DIJI_PERF_MAP is set, the file in which Linux perf looks up the names of code without a file.
+  static void tell_perf(std::uint64_t address, const ElfSymbol& symbol) {
+    static const bool wanted = std::getenv("DIJI_PERF_MAP") != nullptr;
+    if (!wanted) return;
+    std::ofstream map(fmt::format("/tmp/perf-{}.map", getpid()), std::ios::app);
+    map << fmt::format("{:x} {:x} {}@{:x}\n", address, symbol.size, symbol.name, address);
+  }
+
   // jmp *0(%rip) followed by the address: reaches a host function from anywhere.
   static constexpr std::array<unsigned char, 6> kJump = {0xff, 0x25, 0, 0, 0, 0};
   static constexpr std::size_t kStubBytes = 16;

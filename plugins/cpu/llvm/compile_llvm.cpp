@@ -122,8 +122,9 @@ struct Compile {
     const std::string_view has(features);
     const bool vnni = has.find("+avx512vnni") != has.npos, avx_vnni = has.find("+avxvnni") != has.npos;
     bool called = false;
-    for (LLVMValueRef function = LLVMGetFirstFunction(module); function != nullptr;
-         function = LLVMGetNextFunction(function)) {
+    LLVMValueRef next = nullptr;
+    for (LLVMValueRef function = LLVMGetFirstFunction(module); function != nullptr; function = next) {
+      next = LLVMGetNextFunction(function);
       size_t length = 0;
       const std::string_view name(LLVMGetValueName2(function, &length));
       if (!name.starts_with("diji.dot4.v")) continue;
@@ -160,6 +161,7 @@ struct Compile {
       LLVMInstructionEraseFromParent(call);
     }
     LLVMDisposeBuilder(builder);
+    LLVMDeleteFunction(function);
   }
 
   bool emit() {
