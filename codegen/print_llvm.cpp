@@ -186,8 +186,7 @@ class Printer {
         line("  {} = bitcast {} to {}", define(i.results[0]), typed(i.operands[0]), llvm_type(i.type));
         break;
       case NestOp::splat: {
-        const std::string one = splat(name(i.operands[0]), i.type);
-        names_[static_cast<std::size_t>(i.results[0])] = one;
+        names_[static_cast<std::size_t>(i.results[0])] = splat(name(i.operands[0]), i.type);
         break;
       }
       case NestOp::lane_numbers: names_[static_cast<std::size_t>(i.results[0])] = lane_numbers(i.type); break;

@@ -1,4 +1,4 @@
-// Blocking.
+// Sizes of blocks, panels and chunks, and what lies where in local memory.
 #include "codegen/tile_plan.h"
 
 #include "codegen/scalar.h"

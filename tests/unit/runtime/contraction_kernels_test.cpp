@@ -71,44 +71,6 @@ void check_sizes(const Dot& dot, DType dtype, const std::vector<std::pair<Sizes,
   }
 }
 
-// Products of bytes are summed in runs that are exact in f32: the largest ones must not lose a bit anywhere.
-TEST_CASE("products of 8-bit integers are exact, whatever the depth") {
-  const test::ScratchCache cache;
-  DeviceList devices(built_in_plugins(), 2);
-  for (const std::string& layout : {kPlain, kTransposed}) {
-    for (const auto [lhs, rhs] :
-         {std::pair{DType::u8, DType::u8}, {DType::u8, DType::i8}, {DType::i8, DType::i8}}) {
-      const bool transposed = layout == kTransposed;
-      const std::string text =
-          fmt::format(R"(graph "bytes" {{
-        {}
-        input %a "a" : {}[M, K]
-        input %b "b" : {}[{}]
-        %y = prim.dot_general(%a, %b) {{{}, dtype = i32}}
-        output "y" = %y
-      }})",
-                      kSymbols, name_of(lhs), name_of(rhs), transposed ? "N, K" : "K, N", layout);
-      CAPTURE(text);
-      const auto session = session_of(devices, text);
-      for (const std::int64_t rows : {1, 3, 29}) {
-        for (const std::int64_t depth : {0, 1, 255, 256, 257, 700, 3300}) {
-          HostTensor a = HostTensor::allocate(lhs, {rows, depth}).value();
-          HostTensor c =
-              HostTensor::allocate(rhs, transposed ? StaticShape{37, depth} : StaticShape{depth, 37}).value();
-          // The ends of the range, and a few odd ones between.
-          std::ranges::fill(a.mutable_bytes(), lhs == DType::u8 ? std::byte{0xff} : std::byte{0x80});
-          std::ranges::fill(c.mutable_bytes(), rhs == DType::u8 ? std::byte{0xff} : std::byte{0x80});
-          for (std::size_t i = 5; i < a.mutable_bytes().size(); i += 7)
-            a.mutable_bytes()[i] = std::byte{0x7d};
-          for (std::size_t i = 3; i < c.mutable_bytes().size(); i += 11)
-            c.mutable_bytes()[i] = std::byte{0x7b};
-          checked(*session, text, a, c);
-        }
-      }
-    }
-  }
-}
-
 TEST_CASE("products of all sizes from one kernel") {
   std::vector<std::pair<Sizes, Sizes>> sizes;
   for (const std::int64_t m : {1, 2, 4, 5, 8, 12, 13, 23, 53, 100})
