@@ -3,6 +3,7 @@
 
 #include "codegen/loops.h"
 #include "codegen/print_llvm.h"
+#include "codegen/work.h"
 
 #include <algorithm>
 
@@ -51,7 +52,9 @@ Result<std::string> print_nest(const LoopNest& nest, std::string_view dialect) {
   return found->print(nest);
 }
 
-Result<std::vector<Kernel>> lower(const Graph& body, const DeviceTraits& traits) {
+namespace {
+
+Result<std::vector<Kernel>> lower_body(const Graph& body, const DeviceTraits& traits) {
   const KernelBody kernel = TRY(flatten(body));
   std::string entry = entry_name(body, kernel);
   if (kernel.root == KernelBody::Root::scatter) {
@@ -79,6 +82,24 @@ Result<std::vector<Kernel>> lower(const Graph& body, const DeviceTraits& traits)
     }
   };
   return std::vector<Kernel>{TRY(one())};
+}
+
+}  // namespace
+
+Result<std::vector<Kernel>> lower(const Graph& body, const DeviceTraits& traits) {
+  if (traits.without_f64) {
+    for (const Value& value : body.values()) {
+      if (value.type.dtype == DType::f64)
+        return fail(ErrorCode::unsupported, "f64, which the device cannot compute in");
+    }
+  }
+  std::vector<Kernel> kernels = TRY(lower_body(body, traits));
+  // Several launches share one computation: the first one counts it.
+  if (!kernels.empty()) {
+    kernels[0].flops = flops_of(body);
+    kernels[0].bytes = bytes_of_places(body);
+  }
+  return kernels;
 }
 
 Result<PeakKernel> peak_kernel(const DeviceTraits& traits) {

@@ -16,6 +16,9 @@ struct DeviceTraits {
   std::string dialect;  ///< "llvm-ir"
   int vector_bytes = 16;
   int vector_registers = 16;
+  int lanes_max = 0;         ///< most lanes of a vector; 0: no limit
+  bool without_f64 = false;  ///< kernels that need f64 are refused
+  bool simt = false;         ///< kernels are scalar, and a grid index does one element's work
 };
 
 /// One launch: places are the body's inputs, then its output; size arguments are `sizes`, then the node's
@@ -28,6 +31,7 @@ struct Kernel {
   std::vector<Dim> sizes;
   Dim grid;
   Dim local_bytes = 0;
+  Dim flops = 0, bytes = 0;  ///< what it is worth: see diji_launch
 };
 
 /// The launches that compute the body, in order (several for a concatenation or a scatter). Kernels are

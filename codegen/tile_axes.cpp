@@ -41,7 +41,8 @@ TileShape tile_shape(const DeviceTraits& traits, DType sums, DType lhs, DType rh
   return {.lanes = lanes,
           .vectors = lanes > 1 ? 2 : 1,
           .rows = traits.vector_registers >= 32 ? 12 : 6,
-          .quads = lanes > 1 && sums == DType::i32 && is_byte(lhs) && is_byte(rhs)};
+          .quads = lanes > 1 && (traits.lanes_max == 0 || 4 * lanes <= traits.lanes_max) &&
+                   sums == DType::i32 && is_byte(lhs) && is_byte(rhs)};
 }
 
 }  // namespace diji

@@ -239,6 +239,9 @@ Result<DeviceInfo> Plugin::device_info(int ordinal) const {
   info.vector_bytes = raw.vector_bytes;
   info.vector_registers = raw.vector_registers;
   info.host_visible = raw.host_visible != 0;
+  info.lanes_max = raw.lanes_max;
+  info.without_f64 = raw.without_f64 != 0;
+  info.simt = raw.simt != 0;
   if (raw.memory_bytes > kMemoryBytesMax) {
     return refuse(who, "it says that it has {} bytes of memory; at most {} are believed", raw.memory_bytes,
                   kMemoryBytesMax);

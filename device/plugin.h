@@ -31,6 +31,9 @@ struct DeviceInfo {
   std::uint32_t vector_bytes = 4;
   std::uint32_t vector_registers = 16;
   bool host_visible = false;
+  std::uint32_t lanes_max = 0;  ///< 0: no limit
+  bool without_f64 = false;
+  bool simt = false;
 };
 
 /// A plugin whose table was checked: ABI, struct size, required functions.

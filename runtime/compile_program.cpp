@@ -186,6 +186,8 @@ class ProgramCompiler {
       step.sizes = std::move(kernel.sizes);
       step.grid = std::move(kernel.grid);
       step.local_bytes = std::move(kernel.local_bytes);
+      step.flops = std::move(kernel.flops);
+      step.bytes = std::move(kernel.bytes);
       step.operators = operators_of(body);
       add_step(std::move(step));
     }

@@ -12,7 +12,10 @@ DeviceTraits traits_of(const Device& device) {
   const DeviceInfo& info = device.info();
   return {.dialect = info.dialect,
           .vector_bytes = static_cast<int>(info.vector_bytes),
-          .vector_registers = static_cast<int>(info.vector_registers)};
+          .vector_registers = static_cast<int>(info.vector_registers),
+          .lanes_max = static_cast<int>(info.lanes_max),
+          .without_f64 = info.without_f64,
+          .simt = info.simt};
 }
 
 KernelBuilder::KernelBuilder(Device& device, CompileCache& cache)

@@ -66,6 +66,9 @@ Result<void> Runner::plan(Frame& frame, std::size_t index) {
     launch.sizes.push_back(step.number);
     launch.grid = TRY(step.grid.evaluate(frame.bindings));
     launch.local_bytes = static_cast<std::uint64_t>(TRY(step.local_bytes.evaluate(frame.bindings)));
+    // Sizes that only this launch tells leave it not known.
+    launch.flops = static_cast<std::uint64_t>(step.flops.evaluate(frame.bindings).value_or(0));
+    launch.bytes = static_cast<std::uint64_t>(step.bytes.evaluate(frame.bindings).value_or(0));
   }
   TRY(write_sizes(frame, index));
   state.planned_for = frame.bindings;
@@ -134,6 +137,8 @@ Result<void> Runner::run_step(Frame& frame, const Step& step, const ReadyLaunch&
   launch.sizes = ready.sizes.data();
   launch.error_word = error_word_.place();
   launch.local_bytes = ready.local_bytes;
+  launch.flops = ready.flops;
+  launch.bytes = ready.bytes;
   const auto start = std::chrono::steady_clock::now();
   TRY(executable_->modules[step.module].launch(stream_, launch));
   if (!options_->timed) return {};

@@ -12,6 +12,7 @@ struct ReadyLaunch {
   std::vector<std::int64_t> sizes;
   std::int64_t grid = 0;
   std::uint64_t local_bytes = 0;
+  std::uint64_t flops = 0, bytes = 0;
 };
 
 /// A segment with its sizes known.

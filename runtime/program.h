@@ -40,7 +40,7 @@ struct Step {
   std::size_t module = 0;             ///< index into Executable::modules
   std::vector<std::size_t> storages;  ///< places: inputs, the output, and the count of a compact
   std::vector<Dim> sizes;
-  Dim grid, local_bytes;
+  Dim grid, local_bytes, flops, bytes;
   ValueId value = ValueId::none;  ///< what it writes
   Shape elements;                 ///< for sizes: the numbers; entry is empty then
   DType elements_dtype = DType::i64;

@@ -26,7 +26,7 @@ extern "C" {
  * at the end of a struct; struct_size tells which of them the other side knows, so each side reads only what
  * both have. */
 #define DIJI_DEVICE_ABI_MAJOR 1
-#define DIJI_DEVICE_ABI_MINOR 0
+#define DIJI_DEVICE_ABI_MINOR 1
 
 typedef int32_t diji_status;
 #define DIJI_OK 0
@@ -78,6 +78,11 @@ typedef struct diji_device_properties {
   uint32_t vector_bytes;   /* width of one vector register, 4 for a scalar device */
   uint32_t vector_registers; /* architectural vector registers a kernel may use */
   uint32_t host_visible;     /* 1: map() is offered and host pointers are device memory */
+  /* since 1.1 */
+  uint32_t lanes_max;   /* most lanes of a vector in kernel text; 0: no limit */
+  uint32_t without_f64; /* 1: kernels cannot compute in f64; those that must are refused */
+  uint32_t simt; /* 1: neighbouring grid indices run in lockstep on neighbouring lanes: kernels are scalar,
+                  * and one index does one element's work; 0: an index does a vector's or a tile's */
 } diji_device_properties;
 
 /* Kernel text to compile: one module, many entries. */
@@ -99,6 +104,9 @@ typedef struct diji_launch {
   const int64_t* sizes;  /* integer arguments: symbolic sizes and strides, known at run time */
   diji_place error_word; /* 8 zeroed bytes where the kernel reports its first error */
   uint64_t local_bytes;  /* scratch memory that each running index needs for itself */
+  /* since 1.1: what the launch is worth, for devices that keep a clock of their own; 0: not known */
+  uint64_t flops; /* multiplications and additions, one each */
+  uint64_t bytes; /* of all places, read or written once */
 } diji_launch;
 
 /* Kernel contract of the dialect "llvm-ir": the entry is

@@ -195,7 +195,7 @@ TEST_CASE("streams on several threads launch at the same time") {
       failures += !stream.copy_to_device(buffer.place(), std::as_bytes(std::span(values)));
       failures += !stream.copy_to_device(word.place(), std::as_bytes(std::span(&zero, 1)));
       const diji_place place = buffer.place();
-      diji_launch launch{sizeof(launch), "count", 500, &place, 1, 0, nullptr, word.place(), 64};
+      diji_launch launch{sizeof(launch), "count", 500, &place, 1, 0, nullptr, word.place(), 64, 0, 0};
       for (int i = 0; i < 50; ++i) failures += !module.launch(stream, launch);
       failures += !stream.copy_to_host(std::as_writable_bytes(std::span(values)), place);
       failures += !stream.sync();
@@ -234,7 +234,8 @@ TEST_CASE("a failed launch is named, stays with the stream until sync, and then 
   EXPECT(fault(1, {}, std::uint64_t{1} << 62).contains("scratch memory"));
   EXPECT(fault(1, std::vector<diji_place>(100, buffer.place()), 0).empty());
   kernels.error_word = kernels.pool.allocate(16).value();
-  diji_launch launch{sizeof(launch), "report", 1, nullptr, 0, 0, nullptr, kernels.error_word.place(4), 0};
+  diji_launch launch{
+      sizeof(launch), "report", 1, nullptr, 0, 0, nullptr, kernels.error_word.place(4), 0, 0, 0};
   EXPECT(module.launch(kernels.stream, launch).error().message.contains("aligned to 8"));
   (void)kernels.stream.sync();
   launch.error_word = {};

@@ -69,7 +69,7 @@ struct Launcher {
   std::int64_t grain_of(std::int64_t grid) {
     host.grain = 0;
     host.run = false;
-    const diji_launch launch{sizeof(launch), "report", grid, nullptr, 0, 0, nullptr, {word, 0}, 0};
+    const diji_launch launch{sizeof(launch), "report", grid, nullptr, 0, 0, nullptr, {word, 0}, 0, 0, 0};
     EXPECT(table.launch(stream, module, &launch) == DIJI_OK);
     return host.grain;
   }
@@ -80,7 +80,7 @@ struct Launcher {
     diji_buffer* buffer = nullptr;
     REQUIRE(table.import_host(device, seen.data(), sizeof(seen), nullptr, nullptr, &buffer) == DIJI_OK);
     const diji_place place = {buffer, 0};
-    const diji_launch launch{sizeof(launch), "where", 6, &place, 1, 0, nullptr, {word, 0}, local_bytes};
+    const diji_launch launch{sizeof(launch), "where", 6, &place, 1, 0, nullptr, {word, 0}, local_bytes, 0, 0};
     host.run = true;
     EXPECT(table.launch(stream, module, &launch) == DIJI_OK);
     table.free(device, nullptr, buffer);
