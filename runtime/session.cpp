@@ -7,6 +7,7 @@
 #include "graph/text.h"
 #include "ops/catalog.h"
 #include "plugins/cpu/cpu_plugin.h"
+#include "plugins/opencl/opencl_plugin.h"
 
 #include <algorithm>
 #include <array>
@@ -101,7 +102,7 @@ std::string default_device() {
 }
 
 std::span<const diji_device_plugin_table* const> built_in_plugins() {
-  static const std::array kTables = {diji_plugin_cpu()};
+  static const std::array kTables = {diji_plugin_cpu(), diji_plugin_opencl()};
   return kTables;
 }
 

@@ -1,0 +1,69 @@
+// What the handles of the OpenCL plugin stand for, and how its functions fail.
+#pragma once
+
+#include "diji/device_plugin.h"
+#include "plugins/opencl/opencl_api.h"
+
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <string>
+#include <vector>
+
+namespace diji::opencl {
+
+/// A device of some platform, with the strings that properties point to.
+struct DeviceFacts {
+  cl_platform_id platform = nullptr;
+  cl_device_id id = nullptr;
+  std::string name, vendor, driver, features, fingerprint;
+  std::uint64_t memory_bytes = 0, allocation_max = 0;
+  std::size_t argument_bytes_max = 0;
+  std::uint32_t alignment = 64, vector_bytes = 4, compute_units = 1;
+  bool is_cpu = false, has_f64 = false, rounds_division = false;
+};
+/// All devices of all platforms, in the loader's order; read once.
+const std::vector<DeviceFacts>& all_devices();
+
+struct Device {
+  const DeviceFacts* facts = nullptr;
+  cl_context context = nullptr;
+};
+struct Buffer {
+  cl_mem memory = nullptr;
+  std::uint64_t bytes = 0;
+};
+struct Stream {
+  Device* device = nullptr;
+  cl_command_queue queue = nullptr;
+  cl_mem scratch = nullptr;  ///< of kernels that run; grows
+  std::uint64_t scratch_bytes = 0;
+};
+struct Event {
+  cl_event event = nullptr;  ///< null: never recorded
+};
+struct Module {
+  cl_program program = nullptr;
+  std::mutex mutex;  ///< a kernel's arguments are set and used under it
+  std::map<std::string, cl_kernel, std::less<>> kernels;
+};
+
+inline Device& of(diji_device* handle) { return *reinterpret_cast<Device*>(handle); }
+inline Buffer& of(diji_buffer* handle) { return *reinterpret_cast<Buffer*>(handle); }
+inline Stream& of(diji_stream* handle) { return *reinterpret_cast<Stream*>(handle); }
+inline Event& of(diji_event* handle) { return *reinterpret_cast<Event*>(handle); }
+inline Module& of(diji_module* handle) { return *reinterpret_cast<Module*>(handle); }
+
+diji_status fail(diji_status status, const std::string& sentence);
+/// DIJI_OK, or the status that fits the error, with "what: CL_…" as the sentence.
+diji_status checked(cl_int error, const char* what);
+const char* last_error();
+
+// opencl_program.cpp: tier 1
+diji_status compile(diji_device* device, const diji_kernel_text* text, const void** blob, size_t* blob_bytes);
+void blob_free(const void* blob);
+diji_status load(diji_device* device, const void* blob, size_t blob_bytes, diji_module** out);
+void unload(diji_module* module);
+diji_status launch(diji_stream* stream, diji_module* module, const diji_launch* launch);
+
+}  // namespace diji::opencl

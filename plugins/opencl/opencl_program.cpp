@@ -1,0 +1,165 @@
+// Tier 1 over OpenCL: programs from text and from binaries, and launches.
+#include "plugins/opencl/opencl_device.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+
+namespace diji::opencl {
+namespace {
+
+// Work-items of a launch, for each compute unit: each takes every n-th index of the grid. One item a group
+// where an index does a tile's work, a group of items in lockstep where it does an element's.
+constexpr std::uint64_t kItemsPerUnit = 4, kLockstepItemsPerUnit = 2048;
+constexpr std::size_t kLockstepGroup = 64;
+constexpr std::uint64_t kScratchAlignment = 64;
+
+struct ProgramRelease {
+  void operator()(cl_program program) const { api()->release_program(program); }
+};
+using Program = std::unique_ptr<std::remove_pointer_t<cl_program>, ProgramRelease>;
+
+std::string options_of(const DeviceFacts& facts) {
+  return facts.rounds_division ? "-cl-std=CL1.2 -cl-fp32-correctly-rounded-divide-sqrt" : "-cl-std=CL1.2";
+}
+
+diji_status build(const Device& device, cl_program program) {
+  const cl_int error = api()->build_program(program, 1, &device.facts->id, options_of(*device.facts).c_str(),
+                                            nullptr, nullptr);
+  if (error == CL_SUCCESS) return DIJI_OK;
+  std::size_t bytes = 0;
+  api()->get_build_info(program, device.facts->id, CL_PROGRAM_BUILD_LOG, 0, nullptr, &bytes);
+  std::string log(bytes, '\0');
+  api()->get_build_info(program, device.facts->id, CL_PROGRAM_BUILD_LOG, bytes, log.data(), nullptr);
+  return fail(error == CL_BUILD_PROGRAM_FAILURE ? DIJI_ERROR_COMPILE : DIJI_ERROR_INVALID,
+              name_of_error(error) + ": " + log.c_str());
+}
+
+diji_status kernel_of(Module& module, const char* entry, cl_kernel* out) {
+  const auto found = module.kernels.find(std::string_view(entry));
+  if (found != module.kernels.end()) {
+    *out = found->second;
+    return DIJI_OK;
+  }
+  cl_int error = CL_SUCCESS;
+  *out = api()->create_kernel(module.program, entry, &error);
+  if (error != CL_SUCCESS) return checked(error, entry);
+  module.kernels.emplace(entry, *out);
+  return DIJI_OK;
+}
+
+// Sets arguments one after the other and keeps the first error.
+class Arguments {
+ public:
+  explicit Arguments(cl_kernel kernel) : kernel_(kernel) {}
+  template <typename T>
+  void add(const T& value) {
+    const cl_int error = api()->set_kernel_arg(kernel_, index_++, sizeof(value), &value);
+    if (error_ == CL_SUCCESS) error_ = error;
+  }
+  void add(diji_place place) {
+    add(place.buffer == nullptr ? cl_mem{} : of(place.buffer).memory);
+    add(static_cast<cl_long>(place.offset));
+  }
+  cl_int error() const { return error_; }
+
+ private:
+  cl_kernel kernel_;
+  cl_uint index_ = 0;
+  cl_int error_ = CL_SUCCESS;
+};
+
+diji_status grow_scratch(Stream& stream, std::uint64_t bytes) {
+  if (bytes <= stream.scratch_bytes) return DIJI_OK;
+  cl_int error = CL_SUCCESS;
+  cl_mem grown = api()->create_buffer(stream.device->context, CL_MEM_READ_WRITE, bytes, nullptr, &error);
+  if (error != CL_SUCCESS) return checked(error, "scratch of kernels");
+  if (stream.scratch != nullptr) api()->release_buffer(stream.scratch);
+  stream.scratch = grown;
+  stream.scratch_bytes = bytes;
+  return DIJI_OK;
+}
+
+}  // namespace
+
+diji_status compile(diji_device* device, const diji_kernel_text* text, const void** blob,
+                    size_t* blob_bytes) {
+  cl_int error = CL_SUCCESS;
+  const char* source = text->text;
+  const std::size_t length = text->text_bytes;
+  const Program program(api()->create_program(of(device).context, 1, &source, &length, &error));
+  if (error != CL_SUCCESS) return checked(error, "clCreateProgramWithSource");
+  if (const diji_status built = build(of(device), program.get()); built != DIJI_OK) return built;
+  std::size_t bytes = 0;
+  error = api()->get_program_info(program.get(), CL_PROGRAM_BINARY_SIZES, sizeof(bytes), &bytes, nullptr);
+  if (error != CL_SUCCESS || bytes == 0) return fail(DIJI_ERROR_DEVICE, "the driver gives no binary");
+  auto* binary = static_cast<unsigned char*>(std::malloc(bytes));
+  if (binary == nullptr) return fail(DIJI_ERROR_OUT_OF_MEMORY, "no memory for a binary");
+  error = api()->get_program_info(program.get(), CL_PROGRAM_BINARIES, sizeof(binary), &binary, nullptr);
+  if (error != CL_SUCCESS) {
+    std::free(binary);
+    return checked(error, "CL_PROGRAM_BINARIES");
+  }
+  *blob = binary;
+  *blob_bytes = bytes;
+  return DIJI_OK;
+}
+
+void blob_free(const void* blob) { std::free(const_cast<void*>(blob)); }
+
+diji_status load(diji_device* device, const void* blob, size_t blob_bytes, diji_module** out) {
+  cl_int error = CL_SUCCESS, status = CL_SUCCESS;
+  const auto* binary = static_cast<const unsigned char*>(blob);
+  Program program(api()->create_program_with_binary(of(device).context, 1, &of(device).facts->id, &blob_bytes,
+                                                    &binary, &status, &error));
+  if (error != CL_SUCCESS || status != CL_SUCCESS)
+    return fail(DIJI_ERROR_INVALID,
+                "no binary of this driver: " + name_of_error(error != CL_SUCCESS ? error : status));
+  if (const diji_status built = build(of(device), program.get()); built != DIJI_OK) return built;
+  auto module = std::make_unique<Module>();
+  module->program = program.release();
+  *out = reinterpret_cast<diji_module*>(module.release());
+  return DIJI_OK;
+}
+
+void unload(diji_module* module) {
+  const std::unique_ptr<Module> owned(&of(module));
+  for (const auto& [name, kernel] : owned->kernels) api()->release_kernel(kernel);
+  api()->release_program(owned->program);
+}
+
+diji_status launch(diji_stream* handle, diji_module* module, const diji_launch* launch) {
+  Stream& stream = of(handle);
+  const DeviceFacts& facts = *stream.device->facts;
+  const std::size_t argument_bytes = 16 * (launch->place_count + 1) + 8 * launch->size_count + 24;
+  if (argument_bytes > facts.argument_bytes_max) {
+    return fail(DIJI_ERROR_UNSUPPORTED, std::string(launch->entry) + ": " + std::to_string(argument_bytes) +
+                                            " bytes of arguments; the device takes " +
+                                            std::to_string(facts.argument_bytes_max));
+  }
+  const std::scoped_lock lock(of(module).mutex);
+  cl_kernel kernel = nullptr;
+  if (const diji_status found = kernel_of(of(module), launch->entry, &kernel); found != DIJI_OK) return found;
+  if (launch->grid <= 0) return DIJI_OK;
+  const auto grid = static_cast<std::uint64_t>(launch->grid);
+  const std::size_t group = facts.is_cpu ? 1 : kLockstepGroup;
+  const std::uint64_t most = facts.compute_units * (facts.is_cpu ? kItemsPerUnit : kLockstepItemsPerUnit);
+  const std::size_t items = (std::min(grid, most) + group - 1) / group * group;
+  const std::uint64_t stride =
+      (launch->local_bytes + kScratchAlignment - 1) / kScratchAlignment * kScratchAlignment;
+  if (const diji_status grown = grow_scratch(stream, items * stride); grown != DIJI_OK) return grown;
+
+  Arguments arguments(kernel);
+  for (uint32_t i = 0; i < launch->place_count; ++i) arguments.add(launch->places[i]);
+  for (uint32_t i = 0; i < launch->size_count; ++i) arguments.add(static_cast<cl_long>(launch->sizes[i]));
+  arguments.add(launch->error_word);
+  arguments.add(stride == 0 ? cl_mem{} : stream.scratch);
+  arguments.add(static_cast<cl_long>(stride));
+  arguments.add(static_cast<cl_long>(launch->grid));
+  if (arguments.error() != CL_SUCCESS) return checked(arguments.error(), launch->entry);
+  return checked(api()->enqueue_kernel(stream.queue, kernel, 1, nullptr, &items, &group, 0, nullptr, nullptr),
+                 launch->entry);
+}
+
+}  // namespace diji::opencl
