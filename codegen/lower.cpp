@@ -2,6 +2,7 @@
 #include "codegen/lower.h"
 
 #include "codegen/loops.h"
+#include "codegen/print_kernel_c.h"
 #include "codegen/print_llvm.h"
 #include "codegen/work.h"
 
@@ -14,7 +15,7 @@ struct PrinterEntry {
   std::string_view dialect;
   std::string (*print)(const LoopNest& nest);
 };
-constexpr PrinterEntry kPrinters[] = {{"llvm-ir", print_llvm}};
+constexpr PrinterEntry kPrinters[] = {{"llvm-ir", print_llvm}, {"opencl-c", print_opencl}};
 
 // "map_add_multiply_tanh": what profiles and cache listings show.
 std::string entry_name(const Graph& body, const KernelBody& kernel) {

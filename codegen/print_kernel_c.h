@@ -1,0 +1,15 @@
+// Loop nests in the C of kernel languages. OpenCL C 1.2 is written with its vectors; the C++ of SIMT devices
+// (CUDA, HIP and their relatives) is the same text without vectors behind a prelude that defines OpenCL's
+// words.
+#pragma once
+
+#include "codegen/loop_nest.h"
+
+#include <string>
+
+namespace diji {
+
+/// Dialect "opencl-c" of device_plugin.h: vectors have at most 16 lanes.
+std::string print_opencl(const LoopNest& nest);
+
+}  // namespace diji
