@@ -24,7 +24,7 @@ class Printer {
     }
     for (std::size_t i = 0; i <= nest_.sizes.size(); ++i) arguments += fmt::format("long s{}, ", i);
     return fmt::format(
-        "#pragma OPENCL FP_CONTRACT OFF\n{}kernel {}void {}({}global uchar* em, long eo, global uchar* "
+        "#pragma OPENCL FP_CONTRACT OFF\n{}kernel {}void diji_{}({}global uchar* em, long eo, global uchar* "
         "scratch, long "
         "stride, long count) {{\n{}  global uchar* const mine = scratch + get_global_id(0) * stride;\n"
         "  for (long grid = (long)get_global_id(0); grid < count; grid += (long)get_global_size(0)) {{\n{}  "

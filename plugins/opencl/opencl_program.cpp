@@ -43,7 +43,8 @@ diji_status kernel_of(Module& module, const char* entry, cl_kernel* out) {
     return DIJI_OK;
   }
   cl_int error = CL_SUCCESS;
-  *out = api()->create_kernel(module.program, entry, &error);
+  // The language has functions called dot and select.
+  *out = api()->create_kernel(module.program, (std::string("diji_") + entry).c_str(), &error);
   if (error != CL_SUCCESS) return checked(error, entry);
   module.kernels.emplace(entry, *out);
   return DIJI_OK;
