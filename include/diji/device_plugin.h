@@ -117,6 +117,12 @@ typedef struct diji_launch {
  * with) to c: their bodies are right but slow, and a device with such an instruction puts it in the place of
  * calls.
  *
+ * Kernel contract of the dialect "opencl-c" (OpenCL C 1.2): the kernel diji_<entry> takes for each place
+ * (global uchar*, long offset), each size as a long, then global uchar* errors, long offset, global uchar*
+ * scratch, long stride, long count and runs indices [0, count), each work-item every get_global_size(0)-th; a
+ * work-item's scratch begins at get_global_id(0) * stride. Groups have one item where properties say that
+ * vectors are taken (simt 0).
+ *
  * Error word: 0 is "no error"; else code in bits 0-7, node in bits 8-31, value in bits 32-63, first writer
  * wins. */
 

@@ -21,7 +21,8 @@ struct ProgramRelease {
 using Program = std::unique_ptr<std::remove_pointer_t<cl_program>, ProgramRelease>;
 
 std::string options_of(const DeviceFacts& facts) {
-  return facts.rounds_division ? "-cl-std=CL1.2 -cl-fp32-correctly-rounded-divide-sqrt" : "-cl-std=CL1.2";
+  const std::string always = "-w -cl-std=CL1.2";
+  return facts.rounds_division ? always + " -cl-fp32-correctly-rounded-divide-sqrt" : always;
 }
 
 diji_status build(const Device& device, cl_program program) {
