@@ -43,6 +43,7 @@ struct Error {
   std::string shape;         ///< shape found
   std::int64_t bytes = -1;   ///< size asked for, of out_of_memory
   std::string pool;          ///< pool and its state, of out_of_memory
+  bool stretchable = false;  ///< of mismatch: of two sizes that were taken as equal, one is 1
 };
 
 template <typename T>

@@ -69,9 +69,11 @@ Result<void> check_constraint(const Constraint& c, const Bindings& bindings) {
     return std::unexpected(left ? right.error() : left.error());
   }
   if (c.kind == Constraint::Kind::equal ? *left == *right : *left <= *right) return {};
-  return fail(ErrorCode::mismatch, "these sizes do not fit the model: {}: {} = {} must be {} {} = {}", c.why,
-              c.left.text(), *left, c.kind == Constraint::Kind::equal ? "equal to" : "at most",
-              c.right.text(), *right);
+  auto error = fail(ErrorCode::mismatch, "these sizes do not fit the model: {}: {} = {} must be {} {} = {}",
+                    c.why, c.left.text(), *left, c.kind == Constraint::Kind::equal ? "equal to" : "at most",
+                    c.right.text(), *right);
+  error.error().stretchable = c.kind == Constraint::Kind::equal && (*left == 1 || *right == 1);
+  return error;
 }
 
 std::string_view name_of(const Node& node) { return node.name.empty() ? node.op->name : node.name; }

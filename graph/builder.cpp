@@ -95,6 +95,27 @@ ValueId Builder::transpose(ValueId x, Ints permutation) {
   return primitive(Primitive::transpose, {x}, {{"permutation", std::move(permutation)}});
 }
 
+// Along an axis whose size only the run tells to be 1: element i · 0 there, i · 1 where it is as long as
+// `to`. Kernels are given the factor as a stride.
+ValueId Builder::stretched(ValueId x, const Shape& to) {
+  Shape wide = shape(x), factors(to.size(), Dim(1));
+  for (std::size_t axis = 0; axis < to.size(); ++axis) {
+    const Dim size = wide[axis];
+    if (size == to[axis] || size.is(1) || size.bounds().min > 1) continue;
+    graph_.require({Constraint::Kind::equal, (size - 1) * (size - to[axis]), 0,
+                    fmt::format("broadcast: axis {} of {} to {}", axis, text_of(wide), text_of(to))});
+    wide[axis] = to[axis];
+    factors[axis] = select_less(size, 2, 0, 1);
+  }
+  if (wide == shape(x)) return x;
+  Values indices;
+  for (std::size_t axis = 0; axis < wide.size(); ++axis) {
+    const ValueId at = iota(wide, static_cast<std::int64_t>(axis));
+    indices.push_back(factors[axis].is(1) ? at : multiply(at, reshape(dims({factors[axis]}), {})));
+  }
+  return gather(x, std::move(indices));
+}
+
 ValueId Builder::broadcast(ValueId x, Shape to) {
   if (!ok() || shape(x) == to) return x;
   if (rank(x) > std::ssize(to)) {
@@ -103,8 +124,9 @@ ValueId Builder::broadcast(ValueId x, Shape to) {
   }
   Shape aligned(to.size() - shape(x).size(), Dim(1));
   aligned.insert(aligned.end(), shape(x).begin(), shape(x).end());
-  const ValueId same_rank = reshape(x, aligned);
+  ValueId same_rank = reshape(x, aligned);
   if (aligned == to) return same_rank;
+  if (graph_.stretches) same_rank = stretched(same_rank, to);
   return primitive(Primitive::broadcast, {same_rank}, {{"shape", std::move(to)}});
 }
 
@@ -402,6 +424,17 @@ std::int64_t Builder::axis(std::int64_t axis, std::int64_t rank) {
   return axis < 0 ? axis + rank : axis;
 }
 
+namespace {
+
+// What two sizes broadcast to that are equal or one of which is 1.
+Dim common_size(const Dim& a, const Dim& b) {
+  if (a.bounds().min > 1) return a;
+  if (b.bounds().min > 1) return b;
+  return select_less(min(a, b), 1, 0, max(a, b));
+}
+
+}  // namespace
+
 Shape Builder::broadcast_shapes(const Shape& a, const Shape& b, std::string_view why) {
   const std::size_t rank = std::max(a.size(), b.size());
   Shape result(rank, Dim(1));
@@ -415,6 +448,8 @@ Shape Builder::broadcast_shapes(const Shape& a, const Shape& b, std::string_view
     } else if (const Bounds gap = (left - right).bounds(); gap.min > 0 || gap.max < 0) {
       fail(ErrorCode::mismatch, "{}: shapes {} and {} do not broadcast: {} and {} on axis {}", why,
            text_of(a), text_of(b), left.text(), right.text(), i);
+    } else if (graph_.stretches) {
+      result[i] = common_size(left, right);
     } else {
       // Two sizes that may or may not be equal: taken as equal (neither as 1), which every run checks.
       graph_.require({Constraint::Kind::equal, left, right,

@@ -77,7 +77,8 @@ class Builder {
   ValueId iota(Shape shape, std::int64_t axis, DType dtype = DType::i64);
   ValueId reshape(ValueId x, Shape shape);
   ValueId transpose(ValueId x, Ints permutation);
-  /// To `shape`, aligned at the right; size-1 and missing axes stretch. No node when nothing changes.
+  /// To `shape`, aligned at the right; size-1 and missing axes stretch, and where the graph `stretches` those
+  /// whose size is 1 in a run. No node when nothing changes.
   ValueId broadcast(ValueId x, Shape shape);
   ValueId slice(ValueId x, Shape start, Shape size, Ints step);
   /// x[indices[0][p], indices[1][p], ...] for every coordinate p of the index tensors, which are broadcast
@@ -134,6 +135,7 @@ class Builder {
   Shape broadcast_shapes(const Shape& a, const Shape& b, std::string_view why);
 
  private:
+  ValueId stretched(ValueId x, const Shape& to);
   ValueId dot_of_merged_axes(ValueId a, ValueId b, const DotDims& dims, std::optional<DType> result);
   Graph& graph_;
   std::optional<Error> error_;

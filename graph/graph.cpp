@@ -28,6 +28,7 @@ Dim Graph::fresh_symbol(Bounds bounds) {
 
 Graph Graph::child() {
   Graph result;
+  result.stretches = stretches;
   result.fresh_prefix_ = fmt::format("{}{}.", fresh_prefix_, fresh_++);
   return result;
 }
@@ -35,6 +36,7 @@ Graph Graph::child() {
 Graph Graph::successor() const {
   Graph result;
   result.name = name;
+  result.stretches = stretches;
   result.fresh_prefix_ = fresh_prefix_;
   result.fresh_ = fresh_;
   return result;

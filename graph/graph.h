@@ -67,6 +67,9 @@ struct Constraint {
 class Graph {
  public:
   std::string name = "graph";
+  /// Two sizes that may differ: taken as equal, which is what models mean and what kernels are fast for. With
+  /// this, a size that turns out to be 1 in a run is stretched instead. Bodies and successors do as this one.
+  bool stretches = false;
 
   const Value& value(ValueId id) const { return values_[index(id)]; }
   const Type& type(ValueId id) const { return value(id).type; }

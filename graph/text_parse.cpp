@@ -471,6 +471,7 @@ class Parser {
     Graph result = depth == 0 ? Graph() : namer_.child();
     result.number_symbols_from(first_free_);
     result.name = TRY(quoted());
+    result.stretches = accept("stretches");
     TRY(expect("{"));
     Names names;
     while (!accept("}")) {

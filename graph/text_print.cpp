@@ -129,7 +129,7 @@ struct Printer {
 
   void graph(const Graph& graph, int indent) {
     const std::string pad(static_cast<std::size_t>(indent) + 2, ' ');
-    out += fmt::format("graph {} {{\n", quoted(graph.name));
+    out += fmt::format("graph {} {}{{\n", quoted(graph.name), graph.stretches ? "stretches " : "");
     for (const auto& [symbol, bounds] : graph.symbols()) {
       out += fmt::format("{}symbol {} in [{}, {}]\n", pad, Dim::symbol(symbol, bounds).text(), bounds.min,
                          bounds.max);

@@ -2,6 +2,7 @@
 #include "runtime/session.h"
 
 #include "base/files.h"
+#include "base/log.h"
 #include "base/nearest.h"
 #include "formats/onnx/import.h"
 #include "graph/text.h"
@@ -16,21 +17,22 @@
 namespace diji {
 namespace {
 
-// A model file by what it is called.
-Result<Graph> read_model(const std::filesystem::path& path, const SessionOptions& options) {
-  if (path.extension() == ".txt") {
-    const auto bytes = TRY(read_file(path));
-    auto parsed = parse({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, find_op);
-    if (!parsed) {
-      parsed.error().file = path.string();
-      return in_context(path.string(), std::move(parsed).error());
-    }
-    return parsed;
-  }
-  ImportedModel model = TRY(read_onnx(
-      path,
-      {.fixed_dims = options.fixed_dims, .constants = options.constants, .overrides = options.overrides}));
-  return std::move(model.graph);
+bool is_graph_text(const std::filesystem::path& path) { return path.extension() == ".txt"; }
+
+Result<Graph> read_graph_text(const std::filesystem::path& path) {
+  const auto bytes = TRY(read_file(path));
+  auto parsed = parse({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, find_op);
+  if (parsed) return parsed;
+  parsed.error().file = path.string();
+  return in_context(path.string(), std::move(parsed).error());
+}
+
+Result<ImportedModel> read_model(const std::filesystem::path& path, const SessionOptions& options,
+                                 bool stretches) {
+  return read_onnx(path, {.fixed_dims = options.fixed_dims,
+                          .constants = options.constants,
+                          .overrides = options.overrides,
+                          .stretches = stretches});
 }
 
 // By value: known before the model runs, because it is a constant, a size, or made of such values.
@@ -110,7 +112,15 @@ Result<std::unique_ptr<Session>> Session::open(DeviceList& devices, const std::f
                                                const SessionOptions& options) {
   SessionOptions named = options;
   if (named.name.empty()) named.name = path.filename().string();
-  return of(devices, TRY(read_model(path, options)), named);
+  if (is_graph_text(path)) return of(devices, TRY(read_graph_text(path)), named);
+  ImportedModel model = TRY(read_model(path, options, false));
+  auto session = TRY(of(devices, std::move(model.graph), named));
+  session->read_stretching_ = [path, options, digest = std::move(model.digest)]() -> Result<Graph> {
+    ImportedModel again = TRY(read_model(path, options, true));
+    if (again.digest == digest) return std::move(again.graph);
+    return fail(ErrorCode::mismatch, "{}: the file has changed since it was opened", path.string());
+  };
+  return session;
 }
 
 Result<std::unique_ptr<Session>> Session::of(DeviceList& devices, Graph graph,
@@ -120,29 +130,66 @@ Result<std::unique_ptr<Session>> Session::of(DeviceList& devices, Graph graph,
   session->coverage_ = coverage_of(graph);
   const std::string name = options.name.empty() ? graph.name : options.name;
   CompileCache cache;
-  session->executable_ = TRY(compile(std::move(graph), *device, cache, options.passes));
+  session->passes_ = options.passes;
+  session->main_.executable = TRY(compile(std::move(graph), *device, cache, options.passes));
   session->pool_ = std::make_unique<MemoryPool>(*device, name, options.memory_limit_bytes);
   return session;
 }
 
-Result<std::unique_ptr<ExecutionContext>> Session::take_context() {
+Result<std::unique_ptr<ExecutionContext>> Session::take_context(Form& form) {
   {
     const std::scoped_lock lock(mutex_);
-    if (!idle_.empty()) {
-      auto context = std::move(idle_.back());
-      idle_.pop_back();
+    if (!form.idle.empty()) {
+      auto context = std::move(form.idle.back());
+      form.idle.pop_back();
       return context;
     }
   }
-  return ExecutionContext::create(executable_, *pool_);
+  return ExecutionContext::create(form.executable, *pool_);
 }
 
 void Session::release_idle() {
   {
     const std::scoped_lock lock(mutex_);
-    idle_.clear();
+    main_.idle.clear();
+    if (stretching_) stretching_->idle.clear();
   }
   pool_->trim();
+}
+
+// Null where the model has no such form.
+Session::Form* Session::stretching_form() {
+  const std::scoped_lock lock(stretching_mutex_);
+  if (read_stretching_) {
+    const auto form = [&]() -> Result<Form> {
+      CompileCache cache;
+      return Form{.executable = TRY(compile(TRY(read_stretching_()), device(), cache, passes_))};
+    }();
+    read_stretching_ = nullptr;
+    if (!form) {
+      warn("no form of the model that stretches sizes of 1: {}", form.error().message);
+      return nullptr;
+    }
+    warn("a size of 1 is stretched in a run: the model was compiled in that form too, {} kernels new",
+         form->executable->compiled_kernels);
+    const std::scoped_lock idle_lock(mutex_);
+    stretching_ = Form{.executable = form->executable};
+  }
+  return stretching_ ? &*stretching_ : nullptr;
+}
+
+Result<std::vector<HostTensor>> Session::run_form(Form& form, std::span<const HostTensor> inputs,
+                                                  RunStats* stats, const RunOptions& options) {
+  auto context = TRY(take_context(form));
+  auto outputs = context->run(inputs, options);
+  if (!outputs && outputs.error().code == ErrorCode::out_of_memory) {
+    release_idle();  // memory that earlier runs side by side left with contexts nobody uses now
+    outputs = context->run(inputs, options);
+  }
+  if (stats != nullptr) *stats = context->stats();
+  const std::scoped_lock lock(mutex_);
+  form.idle.push_back(std::move(context));
+  return outputs;
 }
 
 Result<std::vector<HostTensor>> Session::run(const std::map<std::string, HostTensor>& inputs, RunStats* stats,
@@ -165,16 +212,14 @@ Result<std::vector<HostTensor>> Session::run(const std::map<std::string, HostTen
     }
     ordered.push_back(found->second);
   }
-  auto context = TRY(take_context());
-  auto outputs = context->run(ordered, options);
-  if (!outputs && outputs.error().code == ErrorCode::out_of_memory) {
-    release_idle();  // memory that earlier runs side by side left with contexts nobody uses now
-    outputs = context->run(ordered, options);
-  }
-  if (stats != nullptr) *stats = context->stats();
-  const std::scoped_lock lock(mutex_);
-  idle_.push_back(std::move(context));
-  return outputs;
+  auto outputs = run_form(main_, ordered, stats, options);
+  if (outputs || !outputs.error().stretchable) return outputs;
+  Form* form = stretching_form();
+  if (form == nullptr) return outputs;
+  auto stretched = run_form(*form, ordered, stats, options);
+  // Sizes that fit neither form: the sentence about the model's own is the clearer one.
+  return stretched || stretched.error().code != ErrorCode::mismatch ? std::move(stretched)
+                                                                    : std::move(outputs);
 }
 
 }  // namespace diji

@@ -5,9 +5,11 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -49,26 +51,37 @@ class Session {
   /// A graph made by a program.
   static Result<std::unique_ptr<Session>> of(DeviceList& devices, Graph graph, const SessionOptions& options);
 
-  const Graph& graph() const { return executable_->graph(); }  ///< compiled; ports and types are the model's
-  const Executable& executable() const { return *executable_; }
+  const Graph& graph() const { return executable().graph(); }  ///< compiled; ports and types are the model's
+  const Executable& executable() const { return *main_.executable; }
   const Coverage& coverage() const { return coverage_; }
-  Device& device() const { return *executable_->device; }
+  Device& device() const { return *executable().device; }
   MemoryPool& pool() { return *pool_; }
 
   /// Outputs in the order of the ports. Errors: missing, unknown (nearest name) or unfit inputs, data,
-  /// memory.
+  /// memory. The first run in which a size of 1 meets another that it was taken to equal compiles the model
+  /// once more, in the form that stretches such sizes (Graph::stretches); only such runs use that form.
   Result<std::vector<HostTensor>> run(const std::map<std::string, HostTensor>& inputs,
                                       RunStats* stats = nullptr, const RunOptions& options = {});
 
  private:
+  struct Form {
+    std::shared_ptr<const Executable> executable;
+    std::vector<std::unique_ptr<ExecutionContext>> idle;
+  };
   Session() = default;
-  Result<std::unique_ptr<ExecutionContext>> take_context();
+  Result<std::unique_ptr<ExecutionContext>> take_context(Form& form);
+  Result<std::vector<HostTensor>> run_form(Form& form, std::span<const HostTensor> inputs, RunStats* stats,
+                                           const RunOptions& options);
+  Form* stretching_form();
   void release_idle();
   std::unique_ptr<MemoryPool> pool_;
-  std::shared_ptr<const Executable> executable_;
   Coverage coverage_;
-  std::mutex mutex_;
-  std::vector<std::unique_ptr<ExecutionContext>> idle_;
+  Form main_;
+  std::mutex mutex_;  ///< of the idle contexts
+  std::mutex stretching_mutex_;
+  std::function<Result<Graph>()> read_stretching_;  ///< null where there is none, or when it was read
+  std::optional<Form> stretching_;
+  PassOptions passes_;
 };
 
 /// The name in DIJI_DEVICE, else "cpu".

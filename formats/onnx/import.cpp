@@ -24,7 +24,9 @@ namespace {
 class Importer {
  public:
   Importer(const Model& model, Source& source, const ImportOptions& options)
-      : model_(model), source_(source), options_(options), inputs_(model, options), body_(result_.graph) {}
+      : model_(model), source_(source), options_(options), inputs_(model, options), body_(result_.graph) {
+    result_.graph.stretches = options.stretches;
+  }
 
   Result<ImportedModel> run() {
     opsets_ = TRY(read_opsets(model_));

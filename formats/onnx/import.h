@@ -23,6 +23,7 @@ struct ImportOptions {
   std::map<std::string, HostTensor> constants;
   /// In place of defaults: for graph inputs that have an initializer of their name. Others are left alone.
   std::map<std::string, HostTensor> overrides;
+  bool stretches = false;  ///< Graph::stretches of the graph
 };
 
 struct ImportedModel {

@@ -65,6 +65,32 @@ TEST_CASE("broadcast_shapes") {
          "test: shapes [N + 1] and [N] do not broadcast: N + 1 and N on axis 0");
 }
 
+TEST_CASE("broadcast_shapes where sizes that turn out to be 1 stretch") {
+  Graph graph;
+  graph.stretches = true;
+  Builder b(graph);
+  const Dim common = b.broadcast_shapes({N}, {M}, "test")[0];
+  const auto size = [&](std::int64_t n, std::int64_t m) { return *common.evaluate({{"N", n}, {"M", m}}); };
+  EXPECT(size(3, 3) == 3);
+  EXPECT(size(1, 3) == 3);
+  EXPECT(size(3, 1) == 3);
+  EXPECT(size(0, 1) == 0);
+  EXPECT(size(1, 0) == 0);
+  EXPECT(b.broadcast_shapes({N}, {7}, "test")[0].is(7));
+  EXPECT(b.broadcast_shapes({0}, {N}, "test")[0].is(0));
+  EXPECT(b.broadcast_shapes({N}, {Dim::symbol("P", {2, 9})}, "test")[0].symbol_name() == "P");
+  EXPECT(graph.constraints().empty());
+  // Views of what lies there: no axis is copied that cannot stretch.
+  const ValueId x = graph.add_input("x", {DType::f32, {N, 1, Dim::symbol("P", {2, 9})}});
+  b.broadcast(x, {N, M, Dim::symbol("P", {2, 9})});
+  EXPECT(graph.nodes().size() == 1);
+  b.broadcast(x, {M, M, Dim::symbol("P", {2, 9})});
+  REQUIRE(graph.constraints().size() == 1);
+  EXPECT(graph.constraints()[0].why == "broadcast: axis 0 of [N, 1, P] to [M, M, P]");
+  EXPECT(graph.child().stretches);
+  EXPECT(graph.successor().stretches);
+}
+
 TEST_CASE("axis counts from the end when negative") {
   Graph graph;
   Builder b(graph);

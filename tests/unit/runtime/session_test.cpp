@@ -1,8 +1,10 @@
 // Sessions: right answers for every size by one executable, the same bits for any number of threads, clear
 // refusals.
+#include "base/files.h"
 #include "graph/interpreter.h"
 #include "ops/samples.h"
 #include "runtime/conformance.h"
+#include "tests/unit/formats/onnx_writer.h"
 #include "tests/unit/runtime/fixture.h"
 
 #include <thread>
@@ -169,6 +171,75 @@ TEST_CASE("sizes that were assumed equal are checked at every run") {
   REQUIRE_FALSE(refused.has_value());
   EXPECT(refused.error().code == ErrorCode::mismatch);
   EXPECT(refused.error().message.contains("N = 4 must be equal to M = 5"));
+}
+
+TEST_CASE("a file's sizes of 1 stretch, by a form of the model that is compiled when a run needs it") {
+  const test::ScratchCache cache;
+
+  using Name = std::string_view;
+  const test::GraphSpec graph{
+      .nodes = {test::node("Sub", {"a", "b"}, {"d"}), test::node("ReduceSum", {"d"}, {"s"}),
+                test::node("Sub", {"a", "s"}, {"y"})},
+      .inputs = {test::tensor_info("a", test::kFloat, {Name("N"), Name("M")}),
+                 test::tensor_info("b", test::kFloat, {Name("P"), Name("Q")})},
+      .outputs = {test::tensor_info("y", test::kFloat, {Name("N"), Name("M")})}};
+  const auto path = cache.folder() / "m.onnx";
+  REQUIRE(write_file_atomically(path, test::model_of(graph).bytes()).has_value());
+  DeviceList devices(built_in_plugins(), 1);
+  const auto session = Session::open(devices, path, {}).value();
+  const auto run = [&](StaticShape a, StaticShape b) {
+    return session->run({{"a", sample_tensor(DType::f32, std::move(a), Fill::normal, 1)},
+                         {"b", sample_tensor(DType::f32, std::move(b), Fill::normal, 2)}});
+  };
+  EXPECT(run({2, 3}, {2, 3}).value()[0].shape() == StaticShape{2, 3});
+  const auto refused = run({2, 3}, {2, 4});
+  REQUIRE_FALSE(refused.has_value());
+  EXPECT(refused.error().message.contains("M = 3 must be equal to Q = 4"));
+  const HostTensor column = run({2, 1}, {1, 3}).value()[0];
+  EXPECT(column.shape() == StaticShape{2, 1});
+  EXPECT(run({2, 3}, {1, 3}).value()[0].shape() == StaticShape{2, 3});
+  EXPECT(run({0, 3}, {1, 1}).value()[0].shape() == StaticShape{0, 3});
+  // Sizes that fit neither form: what the model's own says.
+  const auto neither = run({2, 3}, {1, 4});
+  REQUIRE_FALSE(neither.has_value());
+  EXPECT(neither.error().message.contains("N = 2 must be equal to P = 1"));
+  // A file that is another one by now is not taken for the model.
+  const auto changed = Session::open(devices, path, {}).value();
+  REQUIRE(write_file_atomically(path, test::model_of(graph, 16).bytes()).has_value());
+  const auto given = sample_tensor(DType::f32, {1, 3}, Fill::normal, 2);
+  EXPECT_FALSE(changed->run({{"a", sample_tensor(DType::f32, {2, 3}, Fill::normal, 1)}, {"b", given}}));
+}
+
+TEST_CASE("a graph that stretches computes what NumPy's rule says, within the proven bound") {
+  const test::ScratchCache cache;
+  DeviceList devices(built_in_plugins(), 2);
+  const auto text = [](std::string_view word) {
+    return fmt::format(R"(graph "stretch" {} {{
+    symbol N in [0, 1099511627776]
+    symbol M in [0, 1099511627776]
+    input %a "a" : f32[N, 5]
+    input %b "b" : f32[M, 5]
+    %p = mul(%a, %b)
+    %y = add(%p, %a)
+    output "y" = %y
+  }})",
+                       word);
+  };
+  const Graph graph = test::graph_from(text("stretches"));
+  EXPECT(print(test::graph_from(print(graph))) == print(graph));
+  const auto session = Session::of(devices, graph, {}).value();
+  for (const auto& [n, m] : {std::pair{3, 3}, {1, 70}, {70, 1}, {1, 1}, {0, 1}, {1, 0}}) {
+    const auto a = sample_tensor(DType::f32, {n, 5}, Fill::normal, 1),
+               b = sample_tensor(DType::f32, {m, 5}, Fill::normal, 2);
+    const HostTensor y = session->run({{"a", a}, {"b", b}}).value()[0];
+    const std::int64_t rows = n == 1 ? m : n;
+    REQUIRE(y.shape() == StaticShape{rows, 5});
+    for (std::int64_t i = 0; i < y.count(); ++i) {
+      const double left = a.as_double(n == 1 ? i % 5 : i), right = b.as_double(m == 1 ? i % 5 : i);
+      const float product = static_cast<float>(left * right);
+      EXPECT(y.as_double(i) == product + static_cast<float>(left));
+    }
+  }
 }
 
 TEST_CASE("an unknown device lists what exists") {
