@@ -221,8 +221,13 @@ std::vector<Sample> range_samples(DType t) {
   std::vector<Sample> samples = {{"up", {number(1), number(20), number(3)}, {}, fixed},
                                  {"empty", {number(5), number(5), number(1)}, {}, fixed},
                                  {"from data", {number(2), number(40), number(2)}, {}, {}}};
-  if (is_floating(t) || is_signed_integer(t))
+  if (is_floating(t) || is_signed_integer(t)) {
     samples.push_back({"down", {number(10), number(-7), number(-2)}, {}, fixed});
+    samples.push_back({"down from data", {number(10), number(-7), number(-2)}, {}, {}});
+    samples.push_back({"nothing from data", {number(3), number(9), number(-2)}, {}, {}});
+  }
+  if (is_floating(t))
+    samples.push_back({"from data, the last step cut off", {number(1), number(3), number(0.3)}, {}, {}});
   return samples;
 }
 

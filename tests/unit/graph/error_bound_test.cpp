@@ -64,12 +64,26 @@ double bound_of(Primitive primitive, std::vector<float> operands) {
 }
 
 TEST_CASE("one rounding costs half a unit in the last place") {
-  EXPECT(bound_of(Primitive::add, {1, 2}) >= 3 * 0x1p-24);
-  EXPECT(bound_of(Primitive::add, {1, 2}) < 3.001 * 0x1p-24);
+  EXPECT(bound_of(Primitive::add, {2, 1 + 0x1p-23F}) >= 3 * 0x1p-24);
+  EXPECT(bound_of(Primitive::add, {2, 1 + 0x1p-23F}) < 3.001 * 0x1p-24);
   EXPECT(bound_of(Primitive::maximum, {1, 2}) == 0);
   EXPECT(bound_of(Primitive::exp, {0}) < 2.001 * 0x1p-24);
   EXPECT(bound_of(Primitive::sqrt, {4}) < 2.001 * 0x1p-24);
   EXPECT(bound_of(Primitive::equal, {1, 1}) == 0);
+}
+
+TEST_CASE("nothing is rounded where the exact result is a number of the dtype") {
+  EXPECT(bound_of(Primitive::add, {1, 2}) == 0);
+  EXPECT(bound_of(Primitive::subtract, {0.5F, 0x1p-20F}) == 0);
+  EXPECT(bound_of(Primitive::multiply, {-3, 0}) == 0);
+  EXPECT(bound_of(Primitive::divide, {-6, 3}) == 0);
+  EXPECT(bound_of(Primitive::sqrt, {2.25F}) == 0);
+  EXPECT(bound_of(Primitive::add, {1, 0x1p-60F}) > 0);
+  EXPECT(bound_of(Primitive::multiply, {1 + 0x1p-20F, 1 + 0x1p-20F}) > 0);
+  EXPECT(bound_of(Primitive::multiply, {0x1p-100F, 0x1p-100F}) > 0);
+  EXPECT(bound_of(Primitive::divide, {1, 3}) > 0);
+  EXPECT(bound_of(Primitive::divide, {1, 0}) > 0);
+  EXPECT(bound_of(Primitive::sqrt, {2}) > 0);
 }
 
 TEST_CASE("infinity and NaN from exact operands are exact") {
@@ -127,7 +141,7 @@ std::vector<double> bounds_of(bool exact, const std::function<ValueId(Builder&, 
   Builder b(graph);
   const ValueId x = graph.add_input("x", {DType::f32, {4}});
   graph.add_output(
-      "y", formula(b, exact ? x : b.divide(b.multiply(x, b.scalar(DType::f32, 3)), b.scalar(DType::f32, 3))));
+      "y", formula(b, exact ? x : b.multiply(b.divide(x, b.scalar(DType::f32, 7)), b.scalar(DType::f32, 7))));
   const auto bounded = interpret_with_bounds(graph, std::vector{HostTensor::of<float>({4}, {1, 2, 3, 3})});
   REQUIRE_MESSAGE(bounded, bounded.error().message);
   const auto values = (*bounded)[0].bound.values<double>();
