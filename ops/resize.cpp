@@ -12,9 +12,10 @@ namespace diji {
 namespace {
 
 // A scale is the fraction p / q: of two sizes, or the float that was given, which is a fraction too. So
-// positions are exact, and ties fall where the formula says.
+// positions are exact, and ties fall where the formula says. Of a scale that data tell, both are symbols.
 struct Scale {
   Dim p = 1, q = 1;
+  bool is_known() const { return p.bounds().min > 0 && q.bounds().min > 0; }
 };
 
 struct AxisPlan {
@@ -31,12 +32,14 @@ struct Position {
 
 // Numerators and denominators stay below this, so that products with coordinates fit 64 bits.
 constexpr int kFractionBits = 40;
+constexpr int kScaleBits = 16;
+static_assert(kFractionBits == kScaleBits + 24, "floats have 24 bits");
 
 std::optional<Scale> fraction_of(Builder& b, double scale) {
   int exponent = 0;
   const double mantissa = std::frexp(scale, &exponent);
-  if (!(scale > 0) || !std::isfinite(scale) || exponent > 16 || exponent < 24 - kFractionBits) {
-    b.fail(ErrorCode::mismatch, "a scale of {} is not between 2^{} and 2^16", scale, 24 - kFractionBits);
+  if (!(scale > 0) || !std::isfinite(scale) || exponent > kScaleBits || exponent < -kScaleBits) {
+    b.fail(ErrorCode::mismatch, "a scale of {} is not between 2^-{} and 2^{}", scale, kScaleBits, kScaleBits);
     return std::nullopt;
   }
   std::int64_t p = std::llround(std::ldexp(mantissa, 24));  // floats have 24 bits
@@ -50,8 +53,9 @@ std::optional<Scale> fraction_of(Builder& b, double scale) {
 // product that reaches the next integer within half a unit of the scale's last place counts as that integer:
 // 10 · 0.7f is 7.
 Dim scaled_size(const Dim& size, const Scale& scale) {
-  if (scale.q.constant().value_or(0) <= 1024) return floor_div(size * scale.p, scale.q);
-  return floor_div(size * (Dim(2) * scale.p + 1), Dim(2) * scale.q);
+  constexpr int kSimple = 1024;
+  return select_less(kSimple, scale.q, floor_div(size * (Dim(2) * scale.p + 1), Dim(2) * scale.q),
+                     floor_div(size * scale.p, scale.q));
 }
 
 // The coordinate transformations of Resize as (a · o + c) / d for output cell o.
@@ -105,19 +109,22 @@ std::optional<Position> positions(Builder& b, const std::string& mode, const Axi
                   whole};
 }
 
+bool is_known_to_grow(const Scale& scale) { return (scale.p - scale.q).bounds().min >= 0; }
+
 std::optional<ValueId> nearest_cell(Builder& b, const OpCall& call, const AxisPlan& plan,
                                     const Position& at) {
-  std::string mode = word(call, "nearest_mode", "round_prefer_floor");
-  if (mode == "simple") mode = (plan.scale.p - plan.scale.q).bounds().max < 0 ? "ceil" : "floor";
+  const std::string mode = word(call, "nearest_mode", "round_prefer_floor");
   const ValueId twice = b.add(at.rest, at.rest);
   ValueId up = ValueId::none;
   if (mode == "round_prefer_floor") {
     up = b.less(at.whole, twice);
   } else if (mode == "round_prefer_ceil") {
     up = b.less_equal(at.whole, twice);
-  } else if (mode == "ceil") {
+  } else if (mode == "ceil" || (mode == "simple" && !is_known_to_grow(plan.scale))) {
     up = b.less(b.subtract(at.rest, at.rest), at.rest);
-  } else if (mode != "floor") {
+    if (mode == "simple")
+      up = b.logical_and(up, b.less(size_scalar(b, plan.scale.p), size_scalar(b, plan.scale.q)));
+  } else if (mode != "floor" && mode != "simple") {
     b.fail(ErrorCode::mismatch, "nearest_mode '{}' is not known", mode);
     return std::nullopt;
   }
@@ -148,6 +155,16 @@ ValueId along_axis(Builder& b, ValueId values, std::int64_t rank, std::int64_t a
   return b.reshape(values, std::move(shape));
 }
 
+// x · weight. A scale that data tell may be 1, and an axis that keeps its cells takes nothing from their
+// neighbours, NaN neither.
+ValueId weighed(Builder& b, const AxisPlan& plan, ValueId x, ValueId weight) {
+  const ValueId term = b.multiply(x, weight);
+  if (plan.scale.is_known()) return term;
+  const ValueId stays = b.equal(size_scalar(b, plan.scale.p), size_scalar(b, plan.scale.q));
+  const ValueId zero = b.scalar(b.dtype(term), 0);
+  return b.select(b.logical_and(stays, b.equal(weight, zero)), zero, term);
+}
+
 // Downsampling with the kernel stretched over all cells between two output cells.
 ValueId antialiased(Builder& b, ValueId x, const AxisPlan& plan, const Position& at, bool cubic, double a,
                     bool exclude_outside) {
@@ -169,7 +186,7 @@ ValueId antialiased(Builder& b, ValueId x, const AxisPlan& plan, const Position&
   const ValueId cells = clamp(b, cell, size_scalar(b, 0), size_scalar(b, plan.in - 1));
   const ValueId windows = b.take(x, cells, plan.axis);
   const ValueId weights = along_axis(b, b.convert(weight, b.dtype(x)), b.rank(windows), plan.axis);
-  return b.reduce(b.multiply(windows, weights), Reduction::sum, {plan.axis + 1});
+  return b.reduce(weighed(b, plan, windows, weights), Reduction::sum, {plan.axis + 1});
 }
 
 ValueId interpolated(Builder& b, const OpCall& call, ValueId x, const AxisPlan& plan, const Position& at) {
@@ -183,7 +200,7 @@ ValueId interpolated(Builder& b, const OpCall& call, ValueId x, const AxisPlan& 
   ValueId sum = ValueId::none;
   for (const Tap& tap : taps) {
     const ValueId weight = along_axis(b, b.convert(tap.weight, b.dtype(x)), b.rank(x), plan.axis);
-    const ValueId term = b.multiply(b.take(x, tap.cell, plan.axis), weight);
+    const ValueId term = weighed(b, plan, b.take(x, tap.cell, plan.axis), weight);
     sum = sum == ValueId::none ? term : b.add(sum, term);
   }
   return sum;
@@ -217,38 +234,52 @@ void keep_aspect_ratio(std::vector<AxisPlan>& plans, bool smallest) {
   }
 }
 
+// What fraction_of refuses, at every run.
+void require_usable(Builder& b, const Scale& scale) {
+  const Dim most = std::int64_t{1} << kScaleBits;
+  for (const auto& [smaller, larger] :
+       {std::pair{Dim(1), scale.p}, std::pair{Dim(1), scale.q}, std::pair{scale.q, scale.p * most},
+        std::pair{scale.p, scale.q * most}}) {
+    b.graph().require({Constraint::Kind::less_equal, smaller, larger,
+                       fmt::format("resize: a scale is between 2^-{} and 2^{}", kScaleBits, kScaleBits)});
+  }
+}
+
+// One a resized axis, from sizes, from constant scales or from fractions.
 std::optional<std::vector<AxisPlan>> plans_of(Builder& b, const OpCall& call) {
   const auto axes = resized_axes(b, call);
   if (!axes) return std::nullopt;
-  const ValueId scales = operand(call, 2), sizes = operand(call, 3);
-  const bool by_size = !is_empty(b, sizes);
-  if (by_size == !is_empty(b, scales)) {
+  const ValueId scales = operand(call, 2), sizes = operand(call, 3), fractions = operand(call, 4);
+  const bool by_size = !is_empty(b, sizes), by_fraction = !is_empty(b, fractions);
+  if ((by_size ? 1 : 0) + (by_fraction ? 1 : 0) + (is_empty(b, scales) ? 0 : 1) != 1) {
     b.fail(ErrorCode::mismatch, "either scales or sizes must be given");
     return std::nullopt;
   }
-  std::vector<AxisPlan> plans;
   const auto targets = by_size ? known_list(b, sizes, "sizes") : Shape{};
-  const auto& factors = by_size ? nullptr : b.graph().value(scales).constant;
-  if (!targets) return std::nullopt;
-  if (!by_size && factors == nullptr) {
-    b.fail(ErrorCode::unsupported,
-           "'scales' must be known when the model is loaded; computed scales are not "
-           "built yet");
+  const auto parts = by_fraction ? known_list(b, fractions, "fractions") : Shape{};
+  const auto& factors = by_size || by_fraction ? nullptr : b.graph().value(scales).constant;
+  if (!targets || !parts) return std::nullopt;
+  if (!by_size && !by_fraction && factors == nullptr) {
+    b.fail(ErrorCode::unsupported, "scales that are computed are given as fractions");
     return std::nullopt;
   }
-  const std::int64_t given = by_size ? std::ssize(*targets) : factors->count();
+  const std::int64_t given =
+      by_size ? std::ssize(*targets) : (by_fraction ? std::ssize(*parts) / 2 : factors->count());
   if (given != std::ssize(*axes)) {
     b.fail(ErrorCode::mismatch, "{} scales or sizes for {} axes", given, axes->size());
     return std::nullopt;
   }
+  std::vector<AxisPlan> plans;
   for (std::size_t i = 0; i < axes->size(); ++i) {
     AxisPlan plan{.axis = (*axes)[i], .in = b.shape(call.inputs[0])[static_cast<std::size_t>((*axes)[i])]};
     if (by_size) {
       plan.scale = {(*targets)[i], plan.in};
       plan.out = (*targets)[i];
     } else {
-      const auto scale = fraction_of(b, factors->as_double(static_cast<std::int64_t>(i)));
+      const auto scale = by_fraction ? Scale{(*parts)[i], (*parts)[i + axes->size()]}
+                                     : fraction_of(b, factors->as_double(static_cast<std::int64_t>(i)));
       if (!scale) return std::nullopt;
+      if (by_fraction) require_usable(b, *scale);
       plan.scale = *scale;
       plan.out = scaled_size(plan.in, *scale);
     }
@@ -318,14 +349,61 @@ Values resize(Builder& b, const OpCall& call) {
   return {b.select(outside, b.scalar(dtype, value), y)};
 }
 
+// Scales that the graph computes, as numerators and denominators: a float times 2^40 is a whole number, and
+// what both have in common is their lowest bit. The host reads them as it reads sizes.
+ValueId fractions_of(Builder& b, ValueId scales) {
+  const ValueId most = b.scalar(DType::f64, std::ldexp(1.0, kFractionBits)), one = b.scalar(DType::i64, 1);
+  const ValueId p = b.convert(b.multiply(b.convert(scales, DType::f64), most), DType::i64);
+  const ValueId q = b.convert(most, DType::i64);
+  const ValueId low_bit = b.map(Primitive::bit_and, {p, b.subtract(b.scalar(DType::i64, 0), p)});
+  const ValueId common = b.maximum(b.minimum(low_bit, q), one);
+  return b.concatenate({b.divide(p, common), b.divide(q, common)}, 0);
+}
+
+// The lists that a list is put together from.
+Values parts_of(const Graph& graph, ValueId list) {
+  const NodeId producer = graph.value(list).producer;
+  if (producer == NodeId::none || graph.node(producer).op->name != "concat") return {list};
+  return graph.node(producer).inputs;
+}
+
+// Constant parts stay constant: most axes of an image keep their size.
+Result<void> scales_from_data(Builder& b, ForeignNode& node) {
+  const ValueId scales = node.inputs.size() > 2 ? node.inputs[2] : ValueId::none;
+  if (is_empty(b, scales) || b.graph().value(scales).constant != nullptr || b.rank(scales) != 1) return {};
+  Shape numerators, denominators;
+  for (const ValueId part : parts_of(b.graph(), scales)) {
+    const auto constant = b.graph().value(part).constant;
+    const Shape found = constant != nullptr
+                            ? Shape()
+                            : b.contents(b.known_sizes(fractions_of(b, part), "scales")).value_or(Shape());
+    const std::size_t count =
+        constant != nullptr ? static_cast<std::size_t>(constant->count()) : found.size() / 2;
+    for (std::size_t i = 0; i < count; ++i) {
+      const auto scale = constant != nullptr
+                             ? fraction_of(b, constant->as_double(static_cast<std::int64_t>(i)))
+                             : Scale{found[i], found[i + count]};
+      TRY(b.status());
+      numerators.push_back(scale->p);
+      denominators.push_back(scale->q);
+    }
+  }
+  TRY(b.status());
+  numerators.insert(numerators.end(), denominators.begin(), denominators.end());
+  node.inputs.resize(5, ValueId::none);
+  node.inputs[2] = ValueId::none;
+  node.inputs[4] = b.dims(std::move(numerators));
+  return b.status();
+}
+
 // What was given before version 11 is a list of scales: positions are o / scale, rounded down, but up where
 // an axis shrinks.
-Result<void> scales_only(Builder&, ForeignNode& node) {
-  if (node.version > 10) return {};
+Result<void> scales_only(Builder& builder, ForeignNode& node) {
+  if (node.version > 10) return scales_from_data(builder, node);
   if (node.inputs.size() == 2) node.inputs.insert(node.inputs.begin() + 1, ValueId::none);
   node.attributes.set("coordinate_transformation_mode", std::string("asymmetric"));
   node.attributes.set("nearest_mode", std::string("simple"));
-  return {};
+  return scales_from_data(builder, node);
 }
 
 Result<void> upsample_scales(Builder& builder, ForeignNode& node) {
@@ -371,6 +449,13 @@ std::vector<Sample> resize_samples(DType t) {
   }
   for (const std::string rounding : {"floor", "ceil", "round_prefer_ceil"})
     samples.push_back({"nearest, " + rounding, {x, none, one}, {{"nearest_mode", rounding}}, fixed});
+  for (const std::string mode : {"nearest", "linear"}) {
+    if (t == DType::boolean && mode != "nearest") continue;
+    samples.push_back({mode + ", scales from data",
+                       {x, none, none, ints({}), ints({1, 1, 13, 7, 1, 1, 10, 8})},
+                       {{"mode", mode}},
+                       {false, true, true, true, false}});
+  }
   samples.push_back({"keeping the aspect ratio",
                      {x, none, none, ints({9, 8})},
                      {{"axes", Ints{2, 3}}, {"keep_aspect_ratio_policy", std::string("not_larger")}},
@@ -399,7 +484,8 @@ constexpr OpDef resize_record(std::string_view name, std::string_view doc, OnnxN
           .inputs = {{"x", "[...]"},
                      {"roi", "[2·n]", kFloating, "roi", OperandMode::optional},
                      {"scales", "[n]", kF32, "scale", OperandMode::optional},
-                     {"sizes", "[n]", kI64, "index", OperandMode::optional, true}},
+                     {"sizes", "[n]", kI64, "index", OperandMode::optional, true},
+                     {"fractions", "[2·n]", kI64, "index", OperandMode::optional, true}},
           .outputs = {{"y", "[...]"}},
           .attributes = kAttributes,
           .decompose = resize,

@@ -8,7 +8,9 @@
 #include "tests/unit/formats/expect_error.h"
 #include "tests/unit/formats/onnx_writer.h"
 
+#include <cmath>
 #include <cstdlib>
+#include <limits>
 #include <optional>
 #include <string>
 #include <vector>
@@ -181,6 +183,31 @@ TEST_CASE("older versions are normalised") {
                                     {ints_attribute("starts", {0}), ints_attribute("ends", {2}), axes})},
                               9)) == "f32[2, 2]");
   EXPECT(type_of_output(model({node("Concat", {"x", "x"}, {"z"})}, 1)) == "f32[2, 6]");
+}
+
+TEST_CASE("scales that a run tells resize as constant ones do") {
+  const std::string_view name = "N";
+  GraphSpec graph{.nodes = {node("Concat", {"one", "s"}, {"scales"}, {int_attribute("axis", 0)}),
+                            node("Resize", {"x", "", "scales"}, {"z"}, {text_attribute("mode", "linear")})},
+                  .initializers = {float_tensor("one", {1}, {1})},
+                  .inputs = {tensor_info("x", kFloat, {std::int64_t{2}, name}),
+                             tensor_info("s", kFloat, {std::int64_t{1}})},
+                  .outputs = {value_info("z", {})}};
+  const ImportedModel from_data = imported(import(graph));
+  // Numerator and denominator of one scale; the other axis is known to stay.
+  EXPECT(type_of_output(from_data) ==
+         R"(f32[2, select("#1" < 1025, ("#0"*N) floordiv "#1", (2*"#0"*N + N) floordiv (2*"#1"))])");
+  const auto x = HostTensor::of<float>({2, 5}, {1, 2, 3, 4, 5, -1, 8, 0.5F, 7, std::nanf("")});
+  const auto scale = [](float value) { return HostTensor::of<float>({1}, {value}); };
+  for (const float by : {2.0F, 0.7F, 1.0F, 1.3F, 0.2F, 3.25F}) {
+    GraphSpec constant = graph;
+    constant.inputs.pop_back();
+    constant.initializers.push_back(float_tensor("s", {1}, {by}));
+    EXPECT(run(from_data, {x, scale(by)}).same_bits(run(imported(import(constant)), {x})));
+  }
+  for (const float by :
+       {0.0F, -1.0F, std::nanf(""), std::numeric_limits<float>::infinity(), 0x1p-18F, 0x1p18F})
+    EXPECT_FALSE(interpret(from_data.graph, std::vector{x, scale(by)}, Arithmetic::typed).has_value());
 }
 
 TEST_CASE("absent optional inputs, empty names and dropped outputs") {
