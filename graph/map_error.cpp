@@ -316,21 +316,20 @@ double map_error(Primitive map, std::span<const Uncertain> operands, double resu
 }
 
 // A correctly rounded map whose exact result is a number of the dtype has nothing to round: what whole
-// numbers make of each other, however they are stored.
-bool is_exact(Primitive map, std::span<const Uncertain> x, double result, DType dtype) {
+// numbers make of each other, however they are stored, and what a conversion only stores anew. Of `whole`, an
+// integer of 64 bits, the double that stands for it may be another.
+bool is_exact(Primitive map, std::span<const Uncertain> x, double result, DType dtype, bool whole) {
   if (rounding_factor(map, dtype) != 1 || !std::ranges::all_of(x, is_certain)) return false;
+  const double size = std::fabs(result), a = x[0].value, b = x.back().value;
+  if (map == Primitive::convert && (!std::isfinite(a) || (whole && size > 0x1p53))) return !std::isfinite(a);
   const bool is_of_dtype = visit_dtype(dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
     return static_cast<double>(static_cast<T>(result)) == result;
   });
-  // Within these limits residuals do not underflow, and integers of 64 bits are the doubles that stand for
-  // them.
-  constexpr double kSmallest = 0x1p-400, kLargest = 0x1p53;
-  const double size = std::fabs(result);
-  if (!is_of_dtype || size > kLargest || (size < kSmallest && size != 0)) return false;
-  const double a = x[0].value, b = x.back().value;
+  if (!is_of_dtype) return false;
+  if (map == Primitive::convert) return true;
+  if (size > 0x1p400 || (size < 0x1p-400 && size != 0)) return false;  // residuals may underflow
   switch (map) {
-    case Primitive::convert: return true;
     case Primitive::add: return result - a == b && result - b == a;
     case Primitive::subtract: return result + b == a && a - result == b;
     case Primitive::multiply: return result != 0 ? std::fma(a, b, -result) == 0 : a == 0 || b == 0;
@@ -348,11 +347,12 @@ std::vector<double> map_bound(const ReferenceCall& call, std::span<const std::ve
   std::vector<double> out(result.size());
   if (converts) out = convert_bound(call, *bounds[0], result, u);
   const double step = rounding_factor(call.primitive, call.dtype) == 0 ? 0 : subnormal_step(call.dtype);
+  const bool whole = !is_floating(call.inputs[0]->dtype);
   std::vector<Uncertain> operands(values.size());
   for (std::size_t i = 0; i < out.size(); ++i) {
     for (std::size_t k = 0; k < operands.size(); ++k) operands[k] = {values[k][i], (*bounds[k])[i]};
     if (!converts) out[i] = map_error(call.primitive, operands, result[i], call.dtype, u);
-    out[i] = is_exact(call.primitive, operands, result[i], call.dtype) ? 0 : out[i] + step;
+    out[i] = is_exact(call.primitive, operands, result[i], call.dtype, whole) ? 0 : out[i] + step;
   }
   return out;
 }

@@ -13,7 +13,7 @@ constexpr std::span<const OpDef> (*kFamilies[])() = {
     shape_ops,           reduction_ops,   contraction_ops, normalization_ops, quantization_ops,
     integer_product_ops, convolution_ops, pooling_ops,     einsum_ops,        padding_ops,
     resize_ops,          image_ops,       signal_ops,      loss_ops,          selection_ops,
-    attention_ops,       recurrent_ops,   state_space_ops, fused_ops,
+    attention_ops,       recurrent_ops,   state_space_ops, minifloat_ops,     fused_ops,
 };
 
 }  // namespace
@@ -35,6 +35,7 @@ const OpDef* find_op(std::string_view name) {
 }
 
 const OpDef* find_onnx(std::string_view type) {
+  if (type.empty()) return nullptr;  // of records that ONNX has no name for
   const auto found = std::ranges::find(catalog(), type, [](const OpDef* op) { return op->onnx.type; });
   return found == catalog().end() ? nullptr : *found;
 }

@@ -30,6 +30,7 @@ std::span<const OpDef> loss_ops();
 std::span<const OpDef> selection_ops();
 std::span<const OpDef> recurrent_ops();
 std::span<const OpDef> state_space_ops();
+std::span<const OpDef> minifloat_ops();
 std::span<const OpDef> fused_ops();
 
 }  // namespace diji

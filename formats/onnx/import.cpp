@@ -77,10 +77,9 @@ class Importer {
     }
     for (const TensorProto& tensor : model_.graph.initializers) {
       if (options_.constants.contains(std::string(tensor.name))) continue;  // add_inputs takes the caller's
-      Tensor value{.packed = packed_type(tensor)};
+      Tensor value{.packed = packed_type(tensor.data_type)};
       const HostTensor* other = inputs_.override_of(tensor.name);
       value.id = result_.graph.add_constant(other != nullptr ? *other : TRY(tensor_value(tensor, source_)));
-      if (other != nullptr) value.packed = 0;
       scope_.values[tensor.name] = {value};
     }
     return {};
@@ -92,10 +91,12 @@ class Importer {
         result_.defaulted_inputs.emplace_back(info.name);
       } else if (const auto given = options_.constants.find(std::string(info.name));
                  given != options_.constants.end()) {
-        scope_.values[info.name] = {Tensor{.id = result_.graph.add_constant(given->second)}};
+        scope_.values[info.name] = {
+            Tensor{.id = result_.graph.add_constant(given->second), .packed = packed_type(info.data_type)}};
       } else {
         const Type type = TRY(inputs_.type_of_input(info));
-        scope_.values[info.name] = {Tensor{.id = result_.graph.add_input(std::string(info.name), type)}};
+        scope_.values[info.name] = {Tensor{.id = result_.graph.add_input(std::string(info.name), type),
+                                           .packed = packed_type(info.data_type)}};
       }
     }
     return {};
@@ -140,10 +141,9 @@ class Importer {
   }
 
   Result<void> add_port(const ValueInfoProto& info, std::string name, const Tensor& tensor) {
-    if (tensor.packed != 0) {
-      return fail_at(ErrorCode::unsupported, model_.file, info.offset,
-                     "output '{}' is {}, which is not built yet", shown(info.name),
-                     kDataTypes[static_cast<std::size_t>(tensor.packed)].name);
+    if (tensor.packed != 0 && !info.kind.empty() && info.data_type != tensor.packed) {
+      return fail_at(ErrorCode::malformed, model_.file, info.offset, "output '{}' is {}, declared otherwise",
+                     shown(info.name), kDataTypes[static_cast<std::size_t>(tensor.packed)].name);
     }
     if (!port_names_.insert(name).second) {
       return fail_at(ErrorCode::malformed, model_.file, info.offset, "output '{}' stands twice", shown(name));
@@ -156,7 +156,7 @@ class Importer {
   Result<void> compare_declared(const ValueInfoProto& info, const Type& type) {
     if (info.kind.empty()) return {};
     const std::string what = fmt::format("output '{}'", shown(info.name));
-    const DType dtype = TRY(dtype_of_number(info.data_type, what, model_.file, info.offset));
+    const DType dtype = TRY(storage_of_number(info.data_type, what, model_.file, info.offset));
     if (dtype != type.dtype) {
       return fail_at(ErrorCode::malformed, model_.file, info.offset, "{} is declared as {} and is {}", what,
                      name_of(dtype), text_of(type));

@@ -49,7 +49,7 @@ Result<void> InputTypes::bind_symbol(const ValueInfoProto& info, const std::stri
 Result<void> InputTypes::bind_constant(const ValueInfoProto& info, const HostTensor& constant) {
   if (info.kind == "tensor") {
     const std::string what = fmt::format("input '{}'", shown(info.name));
-    const DType dtype = TRY(dtype_of_number(info.data_type, what, model_.file, info.offset));
+    const DType dtype = TRY(storage_of_number(info.data_type, what, model_.file, info.offset));
     if (dtype != constant.dtype()) {
       return fail_at(ErrorCode::mismatch, model_.file, info.offset,
                      "input '{}' is {}, the constant for it is {}", shown(info.name), name_of(dtype),
@@ -129,7 +129,7 @@ Result<Type> InputTypes::type_of_input(const ValueInfoProto& info) const {
                    info.offset, "{} is of {}; only tensors are built yet", what,
                    info.kind.empty() ? "no type" : fmt::format("type {}", info.kind));
   }
-  Type type{.dtype = TRY(dtype_of_number(info.data_type, what, model_.file, info.offset))};
+  Type type{.dtype = TRY(storage_of_number(info.data_type, what, model_.file, info.offset))};
   if (!info.dims) {
     return fail_at(ErrorCode::unsupported, model_.file, info.offset,
                    "{} has no shape; tensors of unknown rank are not built yet", what);

@@ -4,6 +4,7 @@
 #include "formats/onnx/attribute.h"
 #include "formats/onnx/conditional.h"
 #include "formats/onnx/names.h"
+#include "formats/onnx/narrow.h"
 #include "formats/onnx/special.h"
 
 #include <algorithm>
@@ -86,7 +87,7 @@ Result<ImportedList> NodeImporter::add_graph(const GraphProto& graph, ImportedLi
       TRY(order_nodes(graph, model_.file, scope.outer() == nullptr ? OuterNames() : OuterNames(outer)));
   for (const TensorProto& tensor : graph.initializers) {
     const ValueId id = scope.body.builder.constant(TRY(tensor_value(tensor, source_)));
-    scope.values[tensor.name] = {Tensor{id, packed_type(tensor)}};
+    scope.values[tensor.name] = {Tensor{id, packed_type(tensor.data_type)}};
   }
   for (std::size_t i = 0; i < graph.inputs.size(); ++i) {
     const std::string_view name = graph.inputs[i].name;
@@ -122,7 +123,17 @@ Result<ImportedList> NodeImporter::results_of(const NodeProto& node, Scope& scop
     return results;
   }
   const SpecialOp* special = find_special(node);
-  if (special == nullptr) return call_operator(node, std::move(inputs), scope);
+  if (special == nullptr && !may_be_narrow(node)) return call_operator(node, std::move(inputs), scope);
+  if (special == nullptr) {
+    Site site{*this, node, scope, inputs};
+    auto narrow = import_narrow(site);
+    if (narrow) {
+      if (!*narrow) return call_operator(node, std::move(inputs), scope);
+      if (auto status = scope.body.builder.status(); !status) narrow = std::unexpected(status.error());
+    }
+    if (!narrow) return at_node(model_.file, node, std::move(narrow).error());
+    return std::move(**narrow);
+  }
   if (auto known = check_special_attributes(node, *special); !known)
     return at_node(model_.file, node, std::move(known).error());
   Site site{*this, node, scope, std::move(inputs)};

@@ -153,8 +153,12 @@ struct DataType {
   std::string_view name;
   std::optional<DType> dtype;  ///< nothing: diji has no such tensors
   std::uint32_t typed_field = 0;
-  int packed_bits = 0;  ///< of an element, where several share a byte, the first in its lowest bits
-  DType widened = DType::boolean;  ///< what elements of such constants become
+  /// Of an element that has no dtype of its own; several of less than 8 share a byte in files, the first in
+  /// its lowest bits.
+  int packed_bits = 0;
+  DType widened = DType::boolean;  ///< what such elements become: a byte each
+  std::string_view minifloat =
+      {};  ///< the bytes are codes of this format (see the operator minifloat_decode)
 };
 inline constexpr std::array<DataType, 29> kDataTypes = {{
     {"UNDEFINED", std::nullopt},
@@ -174,14 +178,14 @@ inline constexpr std::array<DataType, 29> kDataTypes = {{
     {"COMPLEX64", std::nullopt},
     {"COMPLEX128", std::nullopt},
     {"BFLOAT16", DType::bf16, TensorFields::int32_data},
-    {"FLOAT8E4M3FN", std::nullopt},
-    {"FLOAT8E4M3FNUZ", std::nullopt},
-    {"FLOAT8E5M2", std::nullopt},
-    {"FLOAT8E5M2FNUZ", std::nullopt},
+    {"FLOAT8E4M3FN", std::nullopt, TensorFields::int32_data, 8, DType::u8, "e4m3fn"},
+    {"FLOAT8E4M3FNUZ", std::nullopt, TensorFields::int32_data, 8, DType::u8, "e4m3fnuz"},
+    {"FLOAT8E5M2", std::nullopt, TensorFields::int32_data, 8, DType::u8, "e5m2"},
+    {"FLOAT8E5M2FNUZ", std::nullopt, TensorFields::int32_data, 8, DType::u8, "e5m2fnuz"},
     {"UINT4", std::nullopt, TensorFields::int32_data, 4, DType::u8},
     {"INT4", std::nullopt, TensorFields::int32_data, 4, DType::i8},
-    {"FLOAT4E2M1", std::nullopt},
-    {"FLOAT8E8M0", std::nullopt},
+    {"FLOAT4E2M1", std::nullopt, TensorFields::int32_data, 4, DType::u8, "e2m1"},
+    {"FLOAT8E8M0", std::nullopt, TensorFields::int32_data, 8, DType::u8, "e8m0"},
     {"UINT2", std::nullopt, TensorFields::int32_data, 2, DType::u8},
     {"INT2", std::nullopt, TensorFields::int32_data, 2, DType::i8},
     {"FLOAT6E2M3", std::nullopt},

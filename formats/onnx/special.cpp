@@ -14,7 +14,7 @@ Result<ImportedList> import_constant(Site& site) {
   HostTensor value = TRY(constant_value(site.node, site.importer.source()));
   std::int32_t packed = 0;
   if (const auto* proto = std::get_if<std::shared_ptr<const TensorProto>>(&site.node.attributes[0].value)) {
-    packed = packed_type(**proto);
+    packed = packed_type((*proto)->data_type);
   }
   return ImportedList{{Tensor{site.builder().constant(std::move(value)), packed}}};
 }

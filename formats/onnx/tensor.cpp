@@ -167,7 +167,7 @@ Result<HostTensor> packed_value(const TensorProto& tensor, Source& source, std::
 
 Result<HostTensor> decoded_value(const TensorProto& tensor, Source& source) {
   const std::string what = fmt::format("tensor '{}'", shown(tensor.name));
-  const bool packed = packed_type(tensor) != 0;
+  const bool packed = packed_type(tensor.data_type) != 0;
   const DType dtype =
       packed ? DType::u8 : TRY(dtype_of_number(tensor.data_type, what, source.file, tensor.offset));
   const auto count = checked_product(tensor.dims);
@@ -202,11 +202,16 @@ Result<HostTensor> decoded_value(const TensorProto& tensor, Source& source) {
 
 }  // namespace
 
-std::int32_t packed_type(const TensorProto& tensor) {
-  const std::int32_t number = tensor.data_type;
+std::int32_t packed_type(std::int64_t number) {
   const bool packed = number > 0 && number < std::ssize(kDataTypes) &&
                       kDataTypes[static_cast<std::size_t>(number)].packed_bits != 0;
-  return packed ? number : 0;
+  return packed ? static_cast<std::int32_t>(number) : 0;
+}
+
+Result<DType> storage_of_number(std::int64_t number, std::string_view what, std::string_view file,
+                                std::int64_t offset) {
+  if (packed_type(number) != 0) return kDataTypes[static_cast<std::size_t>(number)].widened;
+  return dtype_of_number(number, what, file, offset);
 }
 
 bool all_bools(std::span<const std::byte> bytes) {

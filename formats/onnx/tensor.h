@@ -20,15 +20,19 @@ struct Source {
   std::map<const TensorProto*, HostTensor> decoded = {};
 };
 
-/// The data type's number when elements share bytes in files, else 0.
-std::int32_t packed_type(const TensorProto& tensor);
+/// The data type's number when its elements have no dtype of their own (INT4, FLOAT8E4M3FN), else 0.
+std::int32_t packed_type(std::int64_t number);
+/// What holds elements of a data type: i8 or u8 where they have no dtype of their own. Errors: as
+/// dtype_of_number.
+Result<DType> storage_of_number(std::int64_t number, std::string_view what, std::string_view file,
+                                std::int64_t offset);
 
-/// Elements that share a byte (INT4, UINT4, INT2, UINT2) come widened to i8 or u8. Errors: malformed (no
+/// Elements without a dtype of their own come in a byte each. Errors: malformed (no
 /// valid size, data that does not fit the shape, two kinds of data, values out of range), unsupported (a data
 /// type without DType, by name). Nothing is allocated before the data is known to be there.
 Result<HostTensor> tensor_value(const TensorProto& tensor, Source& source);
 
-/// The dtype of an ONNX number, or the error that names it: "'x' has data type FLOAT8E4M3FN, …".
+/// The dtype of an ONNX number, or the error that names it: "'x' has data type STRING, …".
 Result<DType> dtype_of_number(std::int64_t number, std::string_view what, std::string_view file,
                               std::int64_t offset);
 

@@ -210,6 +210,38 @@ TEST_CASE("scales that a run tells resize as constant ones do") {
     EXPECT_FALSE(interpret(from_data.graph, std::vector{x, scale(by)}, Arithmetic::typed).has_value());
 }
 
+TEST_CASE("types narrower than a dtype lie in a byte each: integers as numbers, floats as codes") {
+  const auto cast = [](std::int64_t from, std::int64_t to, std::optional<std::int64_t> saturate = {}) {
+    Message node_to = node("Cast", {"x"}, {"z"}, {int_attribute("to", to)});
+    if (saturate)
+      node_to = node("Cast", {"x"}, {"z"}, {int_attribute("to", to), int_attribute("saturate", *saturate)});
+    return imported(import(GraphSpec{.nodes = {std::move(node_to)},
+                                     .inputs = {tensor_info("x", from, {std::int64_t{6}})},
+                                     .outputs = {tensor_info("z", to, {std::int64_t{6}})}},
+                           21));
+  };
+  constexpr std::int64_t kE4m3fn = 17, kUint4 = 21, kInt4 = 22;
+  const float infinity = std::numeric_limits<float>::infinity();
+  const auto reals = HostTensor::of<float>({6}, {-20, -3.9F, 0.5F, 7, 9, infinity});
+  EXPECT(run(cast(kFloat, kInt4), {reals}).same_bits(HostTensor::of<std::int8_t>({6}, {-8, -3, 0, 7, 7, 7})));
+  EXPECT(
+      run(cast(kFloat, kUint4), {reals}).same_bits(HostTensor::of<std::uint8_t>({6}, {0, 0, 0, 7, 9, 15})));
+  const auto whole = HostTensor::of<std::int64_t>({6}, {-20, -9, -8, 7, 8, 16});
+  EXPECT(
+      run(cast(kInt64, kInt4), {whole}).same_bits(HostTensor::of<std::int8_t>({6}, {-4, 7, -8, 7, -8, 0})));
+  EXPECT(
+      run(cast(kInt64, kUint4), {whole}).same_bits(HostTensor::of<std::uint8_t>({6}, {12, 7, 8, 7, 8, 0})));
+  // 17 lies between 16 and 18, 464 between 448 and what would be 480: ties to even.
+  const auto large = HostTensor::of<float>({6}, {17, -19, 464, 465, -infinity, std::nanf("")});
+  EXPECT(run(cast(kFloat, kE4m3fn), {large})
+             .same_bits(HostTensor::of<std::uint8_t>({6}, {0x58, 0xda, 0x7e, 0x7e, 0xfe, 0x7f})));
+  EXPECT(run(cast(kFloat, kE4m3fn, 0), {large})
+             .same_bits(HostTensor::of<std::uint8_t>({6}, {0x58, 0xda, 0x7e, 0x7f, 0xff, 0x7f})));
+  const auto codes = HostTensor::of<std::uint8_t>({6}, {0x58, 0xda, 0x7e, 0x01, 0x80, 0x00});
+  EXPECT(run(cast(kE4m3fn, kFloat), {codes})
+             .same_bits(HostTensor::of<float>({6}, {16, -20, 448, 0x1p-9F, -0.0F, 0})));
+}
+
 TEST_CASE("absent optional inputs, empty names and dropped outputs") {
   GraphSpec graph{.nodes = {node("Slice", {"x", "zero", "two", "", "step", ""}, {"z", ""})},
                   .initializers = {int_tensor("zero", {0}), int_tensor("two", {2}), int_tensor("step", {1})},
