@@ -114,4 +114,11 @@ struct LoopNest {
   LaneType type(Reg reg) const { return registers[static_cast<std::size_t>(reg)]; }
 };
 
+/// A kernel in a device's language, in two parts, so that one module can hold many: what stands there once
+/// for all kernels that need it, in this order, and the kernel, in which the entry's name stands once.
+struct KernelText {
+  std::vector<std::string> declarations;
+  std::string function;
+};
+
 }  // namespace diji

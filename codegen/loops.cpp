@@ -94,7 +94,7 @@ LoopNest new_nest(const Graph& body, std::string entry) {
 }
 
 Result<Kernel> finish(LoopNest nest, const DeviceTraits& traits) {
-  std::string text = TRY(print_nest(nest, traits.dialect));
+  KernelText text = TRY(print_nest(nest, traits.dialect));
   return Kernel{.entry = std::move(nest.entry),
                 .text = std::move(text),
                 .sizes = std::move(nest.sizes),

@@ -2,20 +2,22 @@
 #include "codegen/lower.h"
 
 #include "codegen/loops.h"
+#include "codegen/print_c.h"
 #include "codegen/print_kernel_c.h"
 #include "codegen/print_llvm.h"
 #include "codegen/work.h"
 
 #include <algorithm>
+#include <set>
 
 namespace diji {
 namespace {
 
 struct PrinterEntry {
   std::string_view dialect;
-  std::string (*print)(const LoopNest& nest);
+  KernelText (*print)(const LoopNest& nest);
 };
-constexpr PrinterEntry kPrinters[] = {{"llvm-ir", print_llvm}, {"opencl-c", print_opencl}};
+constexpr PrinterEntry kPrinters[] = {{"llvm-ir", print_llvm}, {"opencl-c", print_opencl}, {"c", print_c}};
 
 // "map_add_multiply_tanh": what profiles and cache listings show.
 std::string entry_name(const Graph& body, const KernelBody& kernel) {
@@ -44,13 +46,25 @@ std::vector<std::string_view> dialects() {
 
 }  // namespace
 
-Result<std::string> print_nest(const LoopNest& nest, std::string_view dialect) {
+Result<KernelText> print_nest(const LoopNest& nest, std::string_view dialect) {
   const auto found = std::ranges::find(kPrinters, dialect, &PrinterEntry::dialect);
   if (found == std::end(kPrinters)) {
     return fail(ErrorCode::unsupported, "no printer for the kernel dialect '{}'; there are: {}", dialect,
                 fmt::join(dialects(), ", "));
   }
   return found->print(nest);
+}
+
+std::string module_text(std::span<const KernelText> kernels) {
+  std::set<std::string_view> written;
+  std::string text;
+  for (const KernelText& kernel : kernels) {
+    for (const std::string& declaration : kernel.declarations) {
+      if (written.insert(declaration).second) text += declaration;
+    }
+  }
+  for (const KernelText& kernel : kernels) text += kernel.function;
+  return text;
 }
 
 namespace {

@@ -5,6 +5,7 @@
 #include "codegen/loop_nest.h"
 #include "graph/graph.h"
 
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -13,7 +14,7 @@ namespace diji {
 
 /// What of a device shapes the loops.
 struct DeviceTraits {
-  std::string dialect;  ///< "llvm-ir"
+  std::string dialect;  ///< "llvm-ir" or "c"
   int vector_bytes = 16;
   int vector_registers = 16;
   int lanes_max = 0;         ///< most lanes of a vector; 0: no limit
@@ -27,7 +28,7 @@ struct DeviceTraits {
 /// without elements, so that the count is always written.
 struct Kernel {
   std::string entry;
-  std::string text;
+  KernelText text;
   std::vector<Dim> sizes;
   Dim grid;
   Dim local_bytes = 0;
@@ -39,7 +40,10 @@ struct Kernel {
 /// Errors: unsupported, naming what has no kernel yet or a dialect without a printer.
 Result<std::vector<Kernel>> lower(const Graph& body, const DeviceTraits& traits);
 
-Result<std::string> print_nest(const LoopNest& nest, std::string_view dialect);
+Result<KernelText> print_nest(const LoopNest& nest, std::string_view dialect);
+
+/// Kernels of different entries, printed in one dialect, as the text of one module.
+std::string module_text(std::span<const KernelText> kernels);
 
 /// A kernel that does nothing but independent fused multiply-adds, to measure the machine's peak: `rounds` is
 /// the only size, each grid index does rounds · flops_per_round operations and stores one vector.

@@ -14,7 +14,7 @@ class Printer {
   Printer(const LoopNest& nest, bool one_item_a_group)
       : nest_(nest), one_item_a_group_(one_item_a_group), names_(nest.registers.size()) {}
 
-  std::string run() {
+  KernelText run() {
     block(nest_.body);
     std::string head = helpers_.text();
     std::string arguments, places;
@@ -23,14 +23,16 @@ class Printer {
       places += fmt::format("  global uchar* const p{0} = m{0} + o{0};\n", i);
     }
     for (std::size_t i = 0; i <= nest_.sizes.size(); ++i) arguments += fmt::format("long s{}, ", i);
-    return fmt::format(
-        "#pragma OPENCL FP_CONTRACT OFF\n{}kernel {}void diji_{}({}global uchar* em, long eo, global uchar* "
+    std::string function = fmt::format(
+        "kernel {}void diji_{}({}global uchar* em, long eo, global uchar* "
         "scratch, long "
         "stride, long count) {{\n{}  global uchar* const mine = scratch + get_global_id(0) * stride;\n"
         "  for (long grid = (long)get_global_id(0); grid < count; grid += (long)get_global_size(0)) {{\n{}  "
         "}}\n}}\n",
-        head, one_item_a_group_ ? "__attribute__((reqd_work_group_size(1, 1, 1))) " : "", nest_.entry,
+        one_item_a_group_ ? "__attribute__((reqd_work_group_size(1, 1, 1))) " : "", nest_.entry,
         arguments, places, out_);
+    return {.declarations = {"#pragma OPENCL FP_CONTRACT OFF\n", std::move(head)},
+            .function = std::move(function)};
   }
 
  private:
@@ -360,6 +362,6 @@ class Printer {
 
 }  // namespace
 
-std::string print_opencl(const LoopNest& nest) { return Printer(nest, true).run(); }
+KernelText print_opencl(const LoopNest& nest) { return Printer(nest, true).run(); }
 
 }  // namespace diji

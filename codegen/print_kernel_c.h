@@ -5,11 +5,9 @@
 
 #include "codegen/loop_nest.h"
 
-#include <string>
-
 namespace diji {
 
 /// Dialect "opencl-c" of device_plugin.h: vectors have at most 16 lanes.
-std::string print_opencl(const LoopNest& nest);
+KernelText print_opencl(const LoopNest& nest);
 
 }  // namespace diji

@@ -63,7 +63,7 @@ class Printer {
  public:
   explicit Printer(const LoopNest& nest) : nest_(nest), names_(nest.registers.size()) {}
 
-  std::string run() {
+  KernelText run() {
     line("define void @{}(ptr %places, ptr %sizes, ptr %error_word, ptr %local, i64 %begin, i64 %end) {{",
          nest_.entry);
     line("entry:");
@@ -89,8 +89,9 @@ class Printer {
     line("grid.exit:");
     line("  ret void");
     line("}}");
-    for (const std::string& declaration : declarations_) line("{}", declaration);
-    return std::move(out_);
+    KernelText text{.declarations = {}, .function = std::move(out_)};
+    for (const std::string& declaration : declarations_) text.declarations.push_back(declaration + "\n");
+    return text;
   }
 
  private:
@@ -564,6 +565,6 @@ class Printer {
 
 }  // namespace
 
-std::string print_llvm(const LoopNest& nest) { return Printer(nest).run(); }
+KernelText print_llvm(const LoopNest& nest) { return Printer(nest).run(); }
 
 }  // namespace diji

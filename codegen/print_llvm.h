@@ -3,10 +3,8 @@
 
 #include "codegen/loop_nest.h"
 
-#include <string>
-
 namespace diji {
 
-std::string print_llvm(const LoopNest& nest);
+KernelText print_llvm(const LoopNest& nest);
 
 }  // namespace diji

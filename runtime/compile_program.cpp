@@ -178,7 +178,8 @@ class ProgramCompiler {
       count = add_storage(bytes_of(DType::i64), Storage::Home::arena, step_);
     }
     for (Kernel& kernel : *kernels) {
-      Step step{.entry = kernel.entry, .module = kernels_.add(kernel), .value = node.outputs[0]};
+      auto place = kernels_.add(kernel);
+      Step step{.entry = std::move(place.entry), .module = place.module, .value = node.outputs[0]};
       for (const ValueId id : node.inputs) step.storages.push_back(storage(id));
       step.storages.push_back(storage(node.outputs[0]));
       if (compact != nullptr) step.storages.push_back(count);

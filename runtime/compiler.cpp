@@ -18,18 +18,36 @@ DeviceTraits traits_of(const Device& device) {
           .simt = info.simt};
 }
 
-KernelBuilder::KernelBuilder(Device& device, CompileCache& cache)
+KernelBuilder::KernelBuilder(Device& device, CompileCache& cache, std::size_t kernels_per_module)
     : device_(device),
       cache_(cache),
       compiler_(fmt::format("{} {}\n{}", device.plugin().name(), device.plugin().build_id(),
-                            device.info().fingerprint)) {}
+                            device.info().fingerprint)),
+      kernels_per_module_(kernels_per_module) {}
 
-std::size_t KernelBuilder::add(const Kernel& kernel) {
-  std::string key = CompileCache::key_of(kernel.text, compiler_);
-  const auto found = std::ranges::find(wanted_, key, &Wanted::key);
-  if (found != wanted_.end()) return static_cast<std::size_t>(found - wanted_.begin());
-  wanted_.push_back({kernel.entry, kernel.text, std::move(key)});
-  return wanted_.size() - 1;
+KernelBuilder::Place KernelBuilder::add(const Kernel& kernel) {
+  const auto same = [&](const Kernel& other) { return other.text.function == kernel.text.function; };
+  const auto number = static_cast<std::size_t>(std::ranges::find_if(kernels_, same) - kernels_.begin());
+  if (number == kernels_.size()) kernels_.push_back(kernel);
+  const std::size_t module = number / kernels_per_module_, inside = number % kernels_per_module_;
+  return {module, kernels_per_module_ == 1 ? kernel.entry : fmt::format("{}_{}", kernel.entry, inside)};
+}
+
+std::vector<KernelBuilder::Wanted> KernelBuilder::wanted_modules() const {
+  std::vector<Wanted> modules;
+  for (std::size_t first = 0; first < kernels_.size(); first += kernels_per_module_) {
+    std::vector<KernelText> texts;
+    for (std::size_t i = first; i < std::min(first + kernels_per_module_, kernels_.size()); ++i) {
+      texts.push_back(kernels_[i].text);
+      if (kernels_per_module_ == 1) continue;
+      std::string& text = texts.back().function;  // in which the name stands once
+      text.insert(text.find(kernels_[i].entry + "(") + kernels_[i].entry.size(),
+                  fmt::format("_{}", i - first));
+    }
+    std::string text = module_text(texts), key = CompileCache::key_of(text, compiler_);
+    modules.push_back({kernels_[first].entry, std::move(text), std::move(key)});
+  }
+  return modules;
 }
 
 Result<Module> KernelBuilder::cached(const Wanted& wanted) {
@@ -42,12 +60,13 @@ Result<Module> KernelBuilder::cached(const Wanted& wanted) {
   return loaded;
 }
 
-Result<std::vector<Module>> KernelBuilder::build() {
+Result<std::shared_ptr<const std::vector<Module>>> KernelBuilder::build() {
   const std::string& fingerprint = device_.info().fingerprint;
-  std::vector<std::optional<Module>> modules(wanted_.size());
+  const std::vector<Wanted> wanted_modules = this->wanted_modules();
+  std::vector<std::optional<Module>> modules(wanted_modules.size());
   std::vector<std::size_t> missing;
-  for (std::size_t i = 0; i < wanted_.size(); ++i) {
-    if (auto loaded = cached(wanted_[i])) {
+  for (std::size_t i = 0; i < wanted_modules.size(); ++i) {
+    if (auto loaded = cached(wanted_modules[i])) {
       modules[i] = std::move(*loaded);
     } else {
       missing.push_back(i);
@@ -57,24 +76,27 @@ Result<std::vector<Module>> KernelBuilder::build() {
   device_.threads().parallel_for(std::ssize(missing), 1, [&](std::int64_t begin, std::int64_t end, int) {
     for (std::int64_t i = begin; i < end; ++i) {
       blobs[static_cast<std::size_t>(i)] =
-          device_.compile(wanted_[missing[static_cast<std::size_t>(i)]].text);
+          device_.compile(wanted_modules[missing[static_cast<std::size_t>(i)]].text);
     }
   });
   for (std::size_t i = 0; i < missing.size(); ++i) {
-    const Wanted& wanted = wanted_[missing[i]];
+    const Wanted& wanted = wanted_modules[missing[i]];
     if (!blobs[i]) return in_context(wanted.entry, std::move(blobs[i]).error());
     modules[missing[i]] = TRY(device_.load(*blobs[i]));
     cache_.store(wanted.key, wanted.entry, fingerprint, *blobs[i]);
     ++compiled_;
   }
   if (!missing.empty()) cache_.keep_within_limit();
-  std::vector<Module> result;
-  for (auto& module : modules) result.push_back(std::move(*module));
+  auto result = std::make_shared<std::vector<Module>>();
+  for (auto& module : modules) result->push_back(std::move(*module));
   return result;
 }
 
-Result<std::shared_ptr<const Executable>> compile(Graph graph, Device& device, CompileCache& cache,
-                                                  const PassOptions& options) {
+namespace {
+
+// Everything but the modules.
+Result<std::shared_ptr<Executable>> planned(Graph graph, Device& device, KernelBuilder& kernels,
+                                            const PassOptions& options) {
   if (device.info().dialect.empty()) {
     return fail(
         ErrorCode::device,
@@ -84,13 +106,43 @@ Result<std::shared_ptr<const Executable>> compile(Graph graph, Device& device, C
   }
   auto executable = std::make_shared<Executable>();
   executable->device = &device;
-  KernelBuilder kernels(device, cache);
   CompiledBodies bodies;
   auto optimised = std::make_shared<const Graph>(TRY(run_pipeline(std::move(graph), options)));
   TRY(compile_body(*executable, kernels, bodies, optimised));
+  return executable;
+}
+
+}  // namespace
+
+Result<std::shared_ptr<const Executable>> compile(Graph graph, Device& device, CompileCache& cache,
+                                                  const PassOptions& options) {
+  KernelBuilder kernels(device, cache);
+  const auto executable = TRY(planned(std::move(graph), device, kernels, options));
   executable->modules = TRY(kernels.build());
   executable->compiled_kernels = kernels.compiled();
   return executable;
+}
+
+std::vector<Result<std::shared_ptr<const Executable>>> compile_together(std::span<const Graph> graphs,
+                                                                        Device& device, CompileCache& cache,
+                                                                        const PassOptions& options) {
+  constexpr std::size_t kKernelsPerModule = 50;
+  KernelBuilder kernels(device, cache, kKernelsPerModule);
+  std::vector<Result<std::shared_ptr<Executable>>> executables;
+  for (const Graph& graph : graphs) executables.push_back(planned(graph, device, kernels, options));
+  const auto modules = kernels.build();
+  std::vector<Result<std::shared_ptr<const Executable>>> results;
+  for (std::size_t i = 0; i < graphs.size(); ++i) {
+    if (!executables[i]) {
+      results.push_back(std::unexpected(std::move(executables[i]).error()));
+    } else if (!modules) {  // the device's compiler refused one of many: alone, each graph has its own answer
+      results.push_back(compile(graphs[i], device, cache, options));
+    } else {
+      (*executables[i])->modules = *modules;
+      results.push_back(*std::move(executables[i]));
+    }
+  }
+  return results;
 }
 
 }  // namespace diji

@@ -14,24 +14,38 @@ namespace diji {
 Result<std::shared_ptr<const Executable>> compile(Graph graph, Device& device, CompileCache& cache,
                                                   const PassOptions& options);
 
+/// The same for graphs that are small and many: their kernels are compiled about fifty a module, which costs
+/// a device's compiler one start instead of fifty. Each graph succeeds or fails alone.
+std::vector<Result<std::shared_ptr<const Executable>>> compile_together(std::span<const Graph> graphs,
+                                                                        Device& device, CompileCache& cache,
+                                                                        const PassOptions& options);
+
 /// Kernels for one device, by text: from the cache, else compiled (in parallel) and stored there.
 class KernelBuilder {
  public:
-  KernelBuilder(Device& device, CompileCache& cache);
-  /// The number of the module that will hold this kernel; equal texts share one.
-  std::size_t add(const Kernel& kernel);
-  Result<std::vector<Module>> build();
+  KernelBuilder(Device& device, CompileCache& cache, std::size_t kernels_per_module = 1);
+
+  struct Place {
+    std::size_t module;  ///< index in what build() returns
+    std::string entry;   ///< the kernel's name there
+  };
+  /// Equal texts share one place.
+  Place add(const Kernel& kernel);
+  Result<std::shared_ptr<const std::vector<Module>>> build();
   int compiled() const { return compiled_; }
 
  private:
   struct Wanted {
-    std::string entry, text, key;
+    std::string entry;  ///< of the first kernel
+    std::string text, key;
   };
+  std::vector<Wanted> wanted_modules() const;
   Result<Module> cached(const Wanted& wanted);
   Device& device_;
   CompileCache& cache_;
   std::string compiler_;  // what the cache's keys depend on besides the text
-  std::vector<Wanted> wanted_;
+  std::size_t kernels_per_module_;
+  std::vector<Kernel> kernels_;
   int compiled_ = 0;
 };
 

@@ -96,19 +96,45 @@ void merge_into(Comparison& worst, Comparison one) {
   worst.unproved += one.unproved;
 }
 
-Result<Comparison> run_sample(Device& device, CompileCache& cache, const OpDef& op, const Sample& sample,
-                              Sizes sizes) {
+// One sample with its sizes in one form: what is fed and what should come out.
+struct Case {
+  const Sample* sample;
+  Sizes sizes;
   std::vector<HostTensor> fed;
+  std::vector<BoundedTensor> truth;
+};
+
+// The graph of a case, with the rest of the case filled in.
+Result<Graph> prepared(const OpDef& op, Case& one) {
   Result<void> status;
-  const Graph graph = graph_of(op, sample, sizes, fed, status);
+  Graph graph = graph_of(op, *one.sample, one.sizes, one.fed, status);
   TRY(std::move(status));
-  const auto truth = TRY(interpret_with_bounds(graph, fed));
-  const auto executable = TRY(compile(graph, device, cache, {.verify_each = true}));
+  one.truth = TRY(interpret_with_bounds(graph, one.fed));
+  return graph;
+}
+
+// A NaN's sign and payload depend on the order in which a compiler writes the operands of a commutative
+// instruction: all count as one.
+void append_bits(std::string& bits, const HostTensor& tensor) {
+  bits += fmt::format("{}{}", name_of(tensor.dtype()), text_of(tensor.shape()));
+  const auto bytes = tensor.bytes();
+  const auto width = static_cast<std::size_t>(bytes_of(tensor.dtype()));
+  for (std::int64_t i = 0; i < tensor.count(); ++i) {
+    const bool nan = is_floating(tensor.dtype()) && std::isnan(tensor.as_double(i));
+    const auto element = bytes.subspan(static_cast<std::size_t>(i) * width, width);
+    bits += nan ? std::string("NaN") : std::string(reinterpret_cast<const char*>(element.data()), width);
+  }
+}
+
+Result<Comparison> run_case(Device& device, const std::shared_ptr<const Executable>& executable,
+                            const Case& one, std::string& bits) {
   const auto context = TRY(ExecutionContext::create(executable, device.default_pool()));
-  const auto got = TRY(context->run(fed));
+  const auto got = TRY(context->run(one.fed));
   Comparison worst;
-  for (std::size_t i = 0; i < got.size(); ++i)
-    merge_into(worst, compare_with_truth(got[i], truth[i].value, truth[i].bound));
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    append_bits(bits, got[i]);
+    merge_into(worst, compare_with_truth(got[i], one.truth[i].value, one.truth[i].bound));
+  }
   return worst;
 }
 
@@ -227,14 +253,36 @@ VerifyRow verify_operator(Device& device, CompileCache& cache, const OpDef& op, 
           fmt::format("{}: {}", sample.label, compared ? compared->problem : compared.error().message);
     }
   };
-  for (const Sample& sample : op.samples(dtype)) {
-    count(sample, run_sample(device, cache, op, sample, Sizes::fixed));
-    const auto symbolic = run_sample(device, cache, op, sample, Sizes::symbolic);
-    // Where an operator needs some size as a number (a kernel's), the symbolic form of the sample is no case.
-    const bool no_case = !symbolic && (symbolic.error().code == ErrorCode::unsupported ||
-                                       symbolic.error().code == ErrorCode::mismatch);
-    if (!no_case) count(sample, symbolic);
+  const std::vector<Sample> samples = op.samples(dtype);
+  std::vector<Case> cases;
+  std::vector<Result<std::shared_ptr<const Executable>>> executables;  // by case
+  std::vector<Graph> graphs;
+  std::vector<std::size_t> case_of_graph;
+  for (const Sample& sample : samples) {
+    for (const Sizes sizes : {Sizes::fixed, Sizes::symbolic}) {
+      cases.push_back({&sample, sizes, {}, {}});
+      auto graph = prepared(op, cases.back());
+      executables.push_back(
+          graph ? nullptr : Result<std::shared_ptr<const Executable>>(std::unexpected(graph.error())));
+      if (!graph) continue;
+      graphs.push_back(*std::move(graph));
+      case_of_graph.push_back(cases.size() - 1);
+    }
   }
+  auto compiled = compile_together(graphs, device, cache, {.verify_each = true});
+  for (std::size_t i = 0; i < graphs.size(); ++i) executables[case_of_graph[i]] = std::move(compiled[i]);
+  std::string bits;
+  for (std::size_t i = 0; i < cases.size(); ++i) {
+    const Result<Comparison> compared = executables[i]
+                                            ? run_case(device, *executables[i], cases[i], bits)
+                                            : Result<Comparison>(std::unexpected(executables[i].error()));
+    // Where an operator needs some size as a number (a kernel's), the symbolic form of the sample is no case.
+    const bool no_case =
+        cases[i].sizes == Sizes::symbolic && !compared &&
+        (compared.error().code == ErrorCode::unsupported || compared.error().code == ErrorCode::mismatch);
+    if (!no_case) count(*cases[i].sample, compared);
+  }
+  row.bits = CompileCache::key_of(bits, "");
   return row;
 }
 

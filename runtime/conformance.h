@@ -27,6 +27,8 @@ struct VerifyRow {
   double worst_ulp = 0;    ///< largest error in units of the last place of the true value
   double worst_share = 0;  ///< largest error as a share of the proven bound; above 1 is a failure
   std::string problem;     ///< the first failure or refusal: sample, element, got, wanted, bound
+  /// Hash of all outputs' bits in order, all NaN being one: what two compilers of one machine must agree on.
+  std::string bits;
 };
 
 /// All samples of `op` whose first operand may be `dtype`, each with its sizes as numbers and, where the

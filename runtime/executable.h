@@ -12,9 +12,9 @@ struct Executable {
   Device* device = nullptr;
   std::vector<Program> programs;  ///< the model's first, then the bodies of its conditionals and loops
   std::vector<Constant> constants;
-  std::vector<Module> modules;         ///< shared by all programs
-  std::vector<std::string> operators;  ///< by Step::number
-  int compiled_kernels = 0;            ///< how many were not in the cache
+  std::shared_ptr<const std::vector<Module>> modules;  ///< shared by all programs
+  std::vector<std::string> operators;                  ///< by Step::number
+  int compiled_kernels = 0;                            ///< how many were not in the cache
 
   const Graph& graph() const { return *programs[0].graph; }
 };

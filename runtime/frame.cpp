@@ -140,7 +140,7 @@ Result<void> Runner::run_step(Frame& frame, const Step& step, const ReadyLaunch&
   launch.flops = ready.flops;
   launch.bytes = ready.bytes;
   const auto start = std::chrono::steady_clock::now();
-  TRY(executable_->modules[step.module].launch(stream_, launch));
+  TRY((*executable_->modules)[step.module].launch(stream_, launch));
   if (!options_->timed) return {};
   TRY(stream_.sync());
   const std::chrono::duration<double, std::milli> elapsed = std::chrono::steady_clock::now() - start;

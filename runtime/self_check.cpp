@@ -76,7 +76,7 @@ void compare_rows(MatmulCheck& check, const HostTensor& a, const HostTensor& b, 
 Result<double> measure_peak_gflops(Device& device, CompileCache& cache) {
   const PeakKernel peak = TRY(peak_kernel(traits_of(device)));
   KernelBuilder kernels(device, cache);
-  kernels.add(peak.kernel);
+  const std::string entry = kernels.add(peak.kernel).entry;
   const auto modules = TRY(kernels.build());
   Stream stream = TRY(device.new_stream());
   const std::int64_t grid = 8 * device.threads().threads();
@@ -93,7 +93,7 @@ Result<double> measure_peak_gflops(Device& device, CompileCache& cache) {
     const diji_place place = memory.place();
     diji_launch launch{};
     launch.struct_size = sizeof(launch);
-    launch.entry = peak.kernel.entry.c_str();
+    launch.entry = entry.c_str();
     launch.grid = grid;
     launch.places = &place;
     launch.place_count = 1;
@@ -101,7 +101,7 @@ Result<double> measure_peak_gflops(Device& device, CompileCache& cache) {
     launch.sizes = sizes.data();
     launch.error_word = error_word.place();
     const auto start = Clock::now();
-    TRY(modules[0].launch(stream, launch));
+    TRY((*modules)[0].launch(stream, launch));
     TRY(stream.sync());
     const double flops =
         static_cast<double>(peak.flops_per_round) * static_cast<double>(rounds) * static_cast<double>(grid);

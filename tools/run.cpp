@@ -194,7 +194,7 @@ void print_verbose(Session& session, const Outcome& outcome) {
   const PoolState pool = session.pool().state();
   print("coverage  {}\n", session.coverage().line());
   print("kernels   {} modules, {} compiled now, the others from the cache\n",
-        session.executable().modules.size(), session.executable().compiled_kernels);
+        session.executable().modules->size(), session.executable().compiled_kernels);
   print("memory    peak {} (of it for the values of one run {}), held {}, limit {}\n",
         text_of_bytes(pool.peak_bytes), text_of_bytes(outcome.stats.peak_bytes),
         text_of_bytes(pool.held_bytes), pool.limit_bytes == 0 ? "none" : text_of_bytes(pool.limit_bytes));

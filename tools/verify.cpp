@@ -121,7 +121,8 @@ void print_document(const std::vector<VerifyRow>& rows, const Totals& totals) {
                     {"worst_share", row.worst_share},
                     {"unsupported", row.unsupported},
                     {"unproved", row.unproved},
-                    {"problem", row.problem}});
+                    {"problem", row.problem},
+                    {"bits", row.bits}});
   }
   print_json({{"cases", totals.cases},
               {"failed", totals.failed},

@@ -1,11 +1,14 @@
-// Kernel text to an object file, by libdiji_llvm.so, which is looked for and loaded at the first compile
-// only: a program whose kernels come from the cache never pays LLVM's 32 ms and 48 MiB.
+// Kernel text to an object file: by the system's C compiler, or by libdiji_llvm.so, which is looked for and
+// loaded at the first compile only: a program whose kernels come from the cache never pays LLVM's 32 ms and
+// 48 MiB.
+#include "plugins/cpu/cc/c_compiler.h"
 #include "plugins/cpu/cpu_device.h"
 #include "plugins/cpu/llvm/compile_llvm.h"
 
 #include <dlfcn.h>
 
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 
 namespace diji::cpu {
@@ -76,10 +79,28 @@ Result<diji_llvm_compile_function> compile_function() {
   return shared.compile;
 }
 
+// As libdiji_llvm.so gives a blob: malloc'd.
+diji_status compile_text_in_c(const CpuDevice& device, const diji_kernel_text& text, const void** blob,
+                              std::size_t* blob_bytes) {
+  const auto compiler = find_c_compiler(device.target);
+  if (!compiler) return fail_with(compiler.error());
+  const auto object = compile_c(*compiler, {text.text, text.text_bytes});
+  if (!object && object.error().code == ErrorCode::malformed)
+    return fail_with(DIJI_ERROR_COMPILE, std::string_view(object.error().message));
+  if (!object) return fail_with(object.error());
+  void* copy = std::malloc(object->size());
+  if (copy == nullptr) return fail_with(DIJI_ERROR_OUT_OF_MEMORY, "no memory for the object file");
+  std::memcpy(copy, object->data(), object->size());
+  *blob = copy;
+  *blob_bytes = object->size();
+  return DIJI_OK;
+}
+
 diji_status compile(diji_device* handle, const diji_kernel_text* text, const void** blob,
                     std::size_t* blob_bytes) {
+  if (own<CpuDevice>(handle).in_c) return compile_text_in_c(own<CpuDevice>(handle), *text, blob, blob_bytes);
   if (!cpu_facts().supported) {
-    return fail_with(DIJI_ERROR_UNSUPPORTED, "compile: kernels are not built for this CPU yet");
+    return fail_with(DIJI_ERROR_UNSUPPORTED, "compile: LLVM's kernels are not built for this CPU yet");
   }
   const auto function = compile_function();
   if (!function) return fail_with(function.error());
@@ -94,10 +115,8 @@ diji_status compile(diji_device* handle, const diji_kernel_text* text, const voi
   return DIJI_ERROR_COMPILE;
 }
 
-// A blob exists only after a compile, so the generator is there.
-void blob_free(const void* blob) {
-  if (blob != nullptr) generator().release(blob);
-}
+// Both kinds of blob are malloc'd.
+void blob_free(const void* blob) { std::free(const_cast<void*>(blob)); }
 
 }  // namespace
 

@@ -47,6 +47,7 @@ struct CpuScratch {
 struct CpuDevice {
   const diji_host_services* host = nullptr;
   CpuTarget target;
+  bool in_c = false;  ///< kernel text is C, not LLVM IR
   std::mutex mutex;
   std::vector<CpuScratch> idle_scratch;
 };

@@ -1,6 +1,7 @@
 // The CPU plugin's table, its one device and its memory.
 #include "plugins/cpu/cpu_plugin.h"
 
+#include "plugins/cpu/cc/c_compiler.h"
 #include "plugins/cpu/cpu_device.h"
 
 #include <algorithm>
@@ -41,23 +42,35 @@ std::uint64_t memory_bytes() {
 /// Facts that the properties point to, kept for the life of the process.
 struct Strings {
   CpuTarget target;
+  bool in_c = false;
   std::string kernel;
   std::uint64_t memory = 0;
 };
 
-/// One entry for each value that DIJI_CPU has had: the strings of an answer must outlive later answers.
+// With the C compiler and its options instead of LLVM's version.
+std::string c_fingerprint(const CpuTarget& target) {
+  const auto compiler = find_c_compiler(target);
+  if (!compiler) return fmt::format("{} without a C compiler", target.words);
+  return fmt::format("c {} ({})", fmt::join(compiler->command, " "), compiler->version);
+}
+
+/// One entry for each value that DIJI_CPU and the choice of a compiler have had: the strings of an answer
+/// must outlive later answers.
 Result<const Strings*> current_strings() {
   static std::mutex mutex;
   static std::vector<std::unique_ptr<Strings>> kept;
   CpuTarget target = TRY(current_target());
+  const bool in_c = TRY(compiles_c());
+  if (in_c) target.fingerprint = c_fingerprint(target);
   const std::scoped_lock lock(mutex);
   for (const auto& strings : kept) {
     if (strings->target.fingerprint == target.fingerprint) return strings.get();
   }
   utsname system{};
   const bool known = uname(&system) == 0;
-  kept.push_back(std::make_unique<Strings>(Strings{
-      std::move(target), known ? fmt::format("{} {}", system.sysname, system.release) : "", memory_bytes()}));
+  kept.push_back(std::make_unique<Strings>(
+      Strings{std::move(target), in_c, known ? fmt::format("{} {}", system.sysname, system.release) : "",
+              memory_bytes()}));
   return kept.back().get();
 }
 
@@ -79,7 +92,7 @@ diji_status device_properties(std::int32_t ordinal, diji_device_properties* out)
   full.driver_version = (*strings)->kernel.c_str();
   full.features = target.words.c_str();
   full.fingerprint = target.fingerprint.c_str();
-  full.dialect = cpu_facts().supported ? "llvm-ir" : "";
+  full.dialect = (*strings)->in_c ? "c" : cpu_facts().supported ? "llvm-ir" : "";
   full.memory_bytes = (*strings)->memory;
   full.alignment = kAlignment;
   full.vector_bytes = target.vector_bytes;
@@ -94,9 +107,12 @@ diji_status open(std::int32_t ordinal, const diji_host_services* host, diji_devi
     return fail_with(DIJI_ERROR_INVALID, "there is one CPU device, cpu:0, and no cpu:{}", ordinal);
   auto target = current_target();
   if (!target) return fail_with(target.error());
+  const auto in_c = compiles_c();
+  if (!in_c) return fail_with(in_c.error());
   auto device = std::make_unique<CpuDevice>();
   device->host = host;
   device->target = *std::move(target);
+  device->in_c = *in_c;
   *out = reinterpret_cast<diji_device*>(device.release());
   return DIJI_OK;
 }
@@ -181,6 +197,7 @@ diji_status fail_with(const Error& error) {
       return fail_with(DIJI_ERROR_OUT_OF_MEMORY, std::string_view(error.message));
     case ErrorCode::unsupported: return fail_with(DIJI_ERROR_UNSUPPORTED, std::string_view(error.message));
     case ErrorCode::device:
+    case ErrorCode::deadline:
     case ErrorCode::io: return fail_with(DIJI_ERROR_DEVICE, std::string_view(error.message));
     default: return fail_with(DIJI_ERROR_INVALID, std::string_view(error.message));
   }
