@@ -26,7 +26,9 @@ target_compile_options(diji_flags INTERFACE
   $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-missing-field-initializers>
   -fstack-protector-strong -fno-omit-frame-pointer)
 target_compile_definitions(diji_flags INTERFACE _GLIBCXX_ASSERTIONS DIJI_VERSION="${PROJECT_VERSION}")
-target_link_options(diji_flags INTERFACE -fuse-ld=lld -Wl,-z,relro,-z,now)
+# Debian's lld answers to clang alone.
+target_link_options(diji_flags INTERFACE
+  $<$<OR:$<LINK_LANG_AND_ID:C,Clang>,$<LINK_LANG_AND_ID:CXX,Clang>>:-fuse-ld=lld> -Wl,-z,relro,-z,now)
 if(DIJI_ASAN)
   set(sanitizers -fsanitize=address,undefined,float-cast-overflow)
   target_compile_options(diji_flags INTERFACE ${sanitizers} -fno-sanitize-recover=all)

@@ -72,7 +72,7 @@ typedef struct diji_device_properties {
   const char* driver_version; /* driver or runtime underneath */
   const char* features;       /* space-separated words, for people: "avx512f avx512_bf16" */
   const char* fingerprint; /* equal exactly where compiled blobs may be exchanged: chip, compiler, options */
-  const char* dialect;     /* kernel text the device compiles: "llvm-ir"; empty at tier 0 */
+  const char* dialect;     /* kernel text the device compiles: "llvm-ir", "c" or "opencl-c"; empty at tier 0 */
   uint64_t memory_bytes;   /* 0: unknown */
   uint32_t alignment;      /* of every allocation, bytes, a power of two, at least 4 */
   uint32_t vector_bytes;   /* width of one vector register, 4 for a scalar device */
@@ -116,6 +116,12 @@ typedef struct diji_launch {
  * Internal functions diji.dot4.vNi32(a, b, c) add the four products of each lane's bytes (a without sign, b
  * with) to c: their bodies are right but slow, and a device with such an instruction puts it in the place of
  * calls.
+ *
+ * The dialect "c" has the same entry,
+ *     void entry(void *const *places, const i64 *sizes, void *error_word, void *local, i64 begin, i64 end)
+ * in C11 with the vector extensions of GCC 12 and Clang and no headers, to be compiled with -fwrapv,
+ * -fno-strict-aliasing and -ffp-contract=off. Of the system it calls at most memcpy, memset and the exactly
+ * rounding functions of math.h, where the processor lacks them.
  *
  * Kernel contract of the dialect "opencl-c" (OpenCL C 1.2): the kernel diji_<entry> takes for each place
  * (global uchar*, long offset), each size as a long, then global uchar* errors, long offset, global uchar*

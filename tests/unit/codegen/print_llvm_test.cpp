@@ -27,7 +27,7 @@ TEST_CASE("a small nest") {
     b.store({.place = 1, .index = first, .mask = mask}, b.multiply(x, half));
     return {};
   });
-  EXPECT(print_llvm(nest) ==
+  EXPECT(print_llvm(nest).function ==
          R"(define void @scale(ptr %places, ptr %sizes, ptr %error_word, ptr %local, i64 %begin, i64 %end) {
 entry:
   %place.at0 = getelementptr ptr, ptr %places, i64 0
@@ -71,9 +71,11 @@ grid.latch:
 grid.exit:
   ret void
 }
-declare <2 x float> @llvm.masked.load.v2f32.p0(ptr, i32 immarg, <2 x i1>, <2 x float>)
-declare void @llvm.masked.store.v2f32.p0(<2 x float>, ptr, i32 immarg, <2 x i1>)
 )");
+  EXPECT(print_llvm(nest).declarations ==
+         std::vector<std::string>{
+             "declare <2 x float> @llvm.masked.load.v2f32.p0(ptr, i32 immarg, <2 x i1>, <2 x float>)\n",
+             "declare void @llvm.masked.store.v2f32.p0(<2 x float>, ptr, i32 immarg, <2 x i1>)\n"});
 }
 
 TEST_CASE("conditions, shuffles and hints") {
@@ -88,7 +90,8 @@ TEST_CASE("conditions, shuffles and hints") {
   b.when_rare(b.less(n, b.integer(2)), [&] { b.store({.place = 0, .index = b.integer(8)}, shuffled[1]); });
   const Reg each = b.multiply(b.lane_numbers({DType::i64, 4}), b.splat(n, 4));
   b.store({.place = 0, .index = b.integer(8)}, b.load({.place = 0, .index = each}, {DType::f32, 4}));
-  const std::string text = print_llvm(nest);
+  const KernelText kernel = print_llvm(nest);
+  const std::string text = module_text({&kernel, 1});
   for (const std::string part :
        {"<4 x i32> <i32 0, i32 4, i32 1, i32 5>", "<4 x i32> <i32 2, i32 6, i32 3, i32 7>",
         "<4 x i32> <i32 0, i32 2, i32 4, i32 6>", ", i32 0, i32 3, i32 1)", ".done\n", ".done, !prof !0",
@@ -107,7 +110,7 @@ TEST_CASE("equal kernels have equal texts whatever the sizes, so that one compil
     body.add_output("y", b.add(x, y));
     const auto kernels = lower(body, {.dialect = "llvm-ir", .vector_bytes = 32, .vector_registers = 16});
     REQUIRE(kernels);
-    return (*kernels)[0].text;
+    return module_text({&(*kernels)[0].text, 1});
   };
   EXPECT(text(Dim::symbol("N"), Dim::symbol("M")) == text(Dim::symbol("P"), Dim::symbol("Q")));
 }
@@ -120,7 +123,7 @@ TEST_CASE("functions become instructions, not calls of a library") {
     body.add_output("y", arity(map) == 1 ? b.map(map, {x}) : b.map(map, {x, x}));
     const auto kernels = lower(body, {.dialect = "llvm-ir", .vector_bytes = 32, .vector_registers = 16});
     REQUIRE(kernels);
-    return (*kernels)[0].text;
+    return module_text({&(*kernels)[0].text, 1});
   };
   const auto has = [](const std::string& all, std::string_view part) { return all.find(part) != all.npos; };
   EXPECT(has(text(Primitive::floor, DType::f32), "call <8 x float> @llvm.floor.v8f32(<8 x float> "));
@@ -141,7 +144,7 @@ TEST_CASE("functions become instructions, not calls of a library") {
 TEST_CASE("an unknown dialect is refused with those that exist") {
   const auto text = print_nest(LoopNest{.entry = "x"}, "opencl");
   REQUIRE_FALSE(text);
-  EXPECT(text.error().message == "no printer for the kernel dialect 'opencl'; there are: llvm-ir");
+  EXPECT(text.error().message == "no printer for the kernel dialect 'opencl'; there are: llvm-ir, c");
 }
 
 }  // namespace
