@@ -7,11 +7,12 @@
 
 #include <fmt/format.h>
 
+#include <sys/mman.h>
+
 #include <algorithm>
 
 #if defined(__x86_64__)
 #include <elf.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include <array>
@@ -218,22 +219,21 @@ Result<std::unique_ptr<LoadedObject>> LoadedObject::load(std::span<const std::by
   return ObjectLinker(object).link();
 }
 
-LoadedObject::~LoadedObject() {
-  if (memory_ != nullptr) munmap(memory_, memory_bytes_);
-}
-
 #else
 
-Result<std::unique_ptr<LoadedObject>> LoadedObject::load(std::span<const std::byte>) {
-  return fail(ErrorCode::unsupported,
-              "compiled kernels are not built for this CPU yet: diji loads x86-64 objects only");
+Result<std::unique_ptr<LoadedObject>> LoadedObject::load(std::span<const std::byte> blob) {
+  return load_shared(blob);
 }
-
-LoadedObject::~LoadedObject() = default;
 
 #endif
 
+LoadedObject::~LoadedObject() {
+  if (memory_ != nullptr) munmap(memory_, memory_bytes_);
+  unload_shared();
+}
+
 KernelFunction LoadedObject::find(std::string_view name) const {
+  if (library_ != nullptr) return find_shared(name);
   const auto entry = std::ranges::lower_bound(entries_, name, {}, &Entry::name);
   return entry != entries_.end() && entry->name == name ? entry->function : nullptr;
 }

@@ -30,15 +30,18 @@ class LoadedObject {
  public:
   /// `blob` is untrusted cache data: refused with malformed rather than believed; what is inside functions
   /// cannot be checked, so whoever stores a blob also stores its checksum. Errors besides: device where the
-  /// system gives no executable memory, unsupported where diji has no loader for this CPU.
+  /// system gives no executable memory.
   static Result<std::unique_ptr<LoadedObject>> load(std::span<const std::byte> blob);
+  /// The same of a shared object, by the dynamic linker: what load() does on processors other than x86-64.
+  /// Less is checked, so a damaged blob is dangerous where its checksum is not.
+  static Result<std::unique_ptr<LoadedObject>> load_shared(std::span<const std::byte> blob);
   ~LoadedObject();
   LoadedObject(const LoadedObject&) = delete;
   LoadedObject& operator=(const LoadedObject&) = delete;
 
   /// The global function of that name, or null.
   KernelFunction find(std::string_view name) const;
-  /// All names, sorted.
+  /// All names, sorted; of a shared object none.
   std::vector<std::string> names() const;
 
  private:
@@ -48,9 +51,13 @@ class LoadedObject {
   };
   LoadedObject() = default;
   friend class ObjectLinker;
+  KernelFunction find_shared(std::string_view name) const;
+  void unload_shared();
   void* memory_ = nullptr;
   std::size_t memory_bytes_ = 0;
-  std::vector<Entry> entries_;  ///< sorted by name
+  std::vector<Entry> entries_;  ///< sorted by name; of a relocated object
+  void* library_ = nullptr;     ///< of a shared one
+  int file_ = -1;
 };
 
 }  // namespace diji::cpu

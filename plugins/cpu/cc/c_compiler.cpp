@@ -15,11 +15,9 @@
 namespace diji::cpu {
 namespace {
 
-using namespace std::chrono_literals;
-
-constexpr auto kVersionDeadline = 10s;
-constexpr auto kCompileDeadline = 300s;  // a module of fifty kernels takes seconds
-constexpr std::size_t kWordsMax = 1500;  // of the compiler, in an error's sentence
+constexpr auto kVersionDeadline = std::chrono::seconds(10);
+constexpr auto kCompileDeadline = std::chrono::seconds(300);  // a module of fifty kernels takes seconds
+constexpr std::size_t kWordsMax = 1500;                       // of the compiler, in an error's sentence
 
 // What the dialect promises to its text, and what the loader wants of an object: no calls into a runtime, no
 // unwinding tables, nothing that is patched at start.
@@ -122,7 +120,10 @@ Result<std::vector<std::byte>> compile_c(const CCompiler& compiler, std::string_
   const std::string source = folder / "kernels.c", object = folder / "kernels.o";
   TRY(write_file_atomically(source, text));
   std::vector<std::string> command = compiler.command;
-  command.insert(command.end(), {"-c", "-o", object, source});
+  // The own loader takes an object; elsewhere the dynamic linker takes a library.
+  const bool linked = !cpu_facts().supported;
+  command.insert(command.end(), {linked ? "-shared" : "-c", "-o", object, source});
+  if (linked) command.push_back("-lm");
   const Finished finished = TRY(run_program(command, kCompileDeadline));
   if (finished.exit_code != 0) {
     return fail(ErrorCode::malformed, "{} ends with {}: {}", command[0], finished.exit_code,

@@ -17,7 +17,7 @@ bool declares(const KernelText& text, std::string_view part) {
 }
 
 TEST_CASE("a small nest") {
-  LoopNest nest{.entry = "scale", .places = {DType::f32, DType::f32}, .grid = 1};
+  LoopNest nest{.entry = "half", .places = {DType::f32, DType::f32}, .grid = 1};
   NestBuilder b(nest);
   const Reg size = b.dim(Dim::symbol("N"));
   b.for_each(b.integer(0), size, b.integer(2), [&](Reg first) {
@@ -28,7 +28,7 @@ TEST_CASE("a small nest") {
   const KernelText text = print_c(nest);
   EXPECT(
       text.function ==
-      R"(void scale(void *const *places, const i64 *sizes, void *error_word, void *local, i64 begin, i64 end) {
+      R"(void half(void *const *places, const i64 *sizes, void *error_word, void *local, i64 begin, i64 end) {
   void *const place0 = places[0];
   void *const place1 = places[1];
   const i64 size0 = sizes[0];

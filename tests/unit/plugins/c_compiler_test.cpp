@@ -1,7 +1,9 @@
 // Kernels in C: compiled by a child process, loaded and launched; what is refused, and that no file stays.
+#include "base/files.h"
 #include "device/device.h"
 #include "plugins/cpu/cc/child_process.h"
 #include "plugins/cpu/cpu_plugin.h"
+#include "plugins/cpu/object_loader.h"
 #include "tests/unit/base/scratch_folder.h"
 #include "tests/unit/device/environment.h"
 #include "tests/unit/expect.h"
@@ -13,7 +15,7 @@
 namespace diji::cpu {
 namespace {
 
-using namespace std::chrono_literals;
+constexpr std::chrono::milliseconds kLong(10000), kShort(200);
 
 constexpr std::string_view kTwice = R"(
 void twice(void *const *places, const long long *sizes, void *error_word, void *local, long long begin,
@@ -22,6 +24,11 @@ void twice(void *const *places, const long long *sizes, void *error_word, void *
   for (long long i = begin; i < end; ++i) x[i] *= 2;
 }
 )";
+
+DIJI_CALLS_KERNEL void call(KernelFunction entry, float* values) {
+  void* places[] = {values};
+  entry(places, nullptr, nullptr, nullptr, 1, 3);
+}
 
 TEST_CASE("kernel text in C runs, under a fingerprint of its own, and leaves no file") {
   const test::ScratchFolder folder;
@@ -79,21 +86,42 @@ TEST_CASE("a compiler that is not there is named, a word that is none is refused
   EXPECT(device.error().message.contains("DIJI_CPU_COMPILER=rust: no such compiler; use llvm or c"));
 }
 
+TEST_CASE("kernels in a shared object, as processors without a loader of diji's have them") {
+  const test::ScratchFolder folder;
+  const std::string source = folder.write("twice.c", kTwice), library = folder.path() / "twice.so";
+  const std::string command[] = {"clang-19", "-shared", "-fPIC", "-w", "-o", library, source};
+  const auto built = run_program(command, kLong);
+  REQUIRE(built);
+  CAPTURE(built->output);
+  REQUIRE(built->exit_code == 0);
+  const auto object = LoadedObject::load_shared(read_file(library).value());
+  REQUIRE(object);
+  EXPECT(((*object)->find("thrice") == nullptr));
+  const KernelFunction twice = (*object)->find("twice");
+  REQUIRE((twice != nullptr));
+  float values[] = {1, 2, 3};
+  EXPECT((call(twice, values), values[0] == 1 && values[1] == 4 && values[2] == 6));
+  const std::vector<std::byte> garbage(100);
+  const auto refused = LoadedObject::load_shared(garbage);
+  REQUIRE_FALSE(refused);
+  EXPECT(refused.error().message.starts_with("kernel blob: "));
+}
+
 TEST_CASE("a program's words, exit code and deadline") {
   const std::string speaks[] = {"sh", "-c", "echo out; echo err >&2; exit 7"};
-  const auto spoken = run_program(speaks, 10s);
+  const auto spoken = run_program(speaks, kLong);
   REQUIRE(spoken);
   EXPECT(spoken->exit_code == 7);
   EXPECT(spoken->output == "out\nerr\n");
   const std::string dies[] = {"sh", "-c", "kill -9 $$"};
-  EXPECT(run_program(dies, 10s)->exit_code == 137);
+  EXPECT(run_program(dies, kLong)->exit_code == 137);
   // The shell's child holds the output open; it goes with the shell.
   const std::string sleeps[] = {"sh", "-c", "sleep 100 & wait"};
   const auto begin = std::chrono::steady_clock::now();
-  const auto late = run_program(sleeps, 200ms);
+  const auto late = run_program(sleeps, kShort);
   REQUIRE_FALSE(late);
   EXPECT((late.error().code == ErrorCode::deadline));
-  EXPECT((std::chrono::steady_clock::now() - begin < 50s));
+  EXPECT((std::chrono::steady_clock::now() - begin < std::chrono::seconds(50)));
 }
 
 }  // namespace
