@@ -29,8 +29,8 @@ class Printer {
         "stride, long count) {{\n{}  global uchar* const mine = scratch + get_global_id(0) * stride;\n"
         "  for (long grid = (long)get_global_id(0); grid < count; grid += (long)get_global_size(0)) {{\n{}  "
         "}}\n}}\n",
-        one_item_a_group_ ? "__attribute__((reqd_work_group_size(1, 1, 1))) " : "", nest_.entry,
-        arguments, places, out_);
+        one_item_a_group_ ? "__attribute__((reqd_work_group_size(1, 1, 1))) " : "", nest_.entry, arguments,
+        places, out_);
     return {.declarations = {"#pragma OPENCL FP_CONTRACT OFF\n", std::move(head)},
             .function = std::move(function)};
   }

@@ -72,10 +72,10 @@ typedef struct diji_device_properties {
   const char* driver_version; /* driver or runtime underneath */
   const char* features;       /* space-separated words, for people: "avx512f avx512_bf16" */
   const char* fingerprint; /* equal exactly where compiled blobs may be exchanged: chip, compiler, options */
-  const char* dialect;     /* kernel text the device compiles: "llvm-ir", "c" or "opencl-c"; empty at tier 0 */
-  uint64_t memory_bytes;   /* 0: unknown */
-  uint32_t alignment;      /* of every allocation, bytes, a power of two, at least 4 */
-  uint32_t vector_bytes;   /* width of one vector register, 4 for a scalar device */
+  const char* dialect;   /* kernel text the device compiles: "llvm-ir", "c" or "opencl-c"; empty at tier 0 */
+  uint64_t memory_bytes; /* 0: unknown */
+  uint32_t alignment;    /* of every allocation, bytes, a power of two, at least 4 */
+  uint32_t vector_bytes; /* width of one vector register, 4 for a scalar device */
   uint32_t vector_registers; /* architectural vector registers a kernel may use */
   uint32_t host_visible;     /* 1: map() is offered and host pointers are device memory */
   /* since 1.1 */
