@@ -90,7 +90,9 @@ class Documents(Case):
         self.assertEqual(list(document), ["cases", "failed", "rows", "unsupported"])
         keys = ["op", "dtype", "device", "cases", "worst_ulp", "failed", "worst_share", "unsupported", "unproved"]
         (row,) = document["rows"]
-        self.assertEqual(list(row), [*keys, "problem"])
+        self.assertEqual(list(row), [*keys, "problem", "bits"])
+        self.assertRegex(row["bits"], "^[0-9a-f]{32}$")
+        self.assertEqual(row["bits"], self.document(*words)["rows"][0]["bits"])
         self.assertEqual((row["op"], row["dtype"], row["device"], row["failed"]), ("sqrt", "f32", "cpu:0", 0))
         self.assertEqual(document["cases"], row["cases"])
         self.assertGreater(row["cases"], 0)
