@@ -97,11 +97,36 @@ Result<void> DeviceList::take_in(Result<Plugin> plugin) {
                 known->name(), known->origin());
   }
   plugins_.push_back(std::make_unique<Plugin>(*std::move(plugin)));
-  list_devices(*plugins_.back());
+  listed_.push_back(false);
   return {};
 }
 
-void DeviceList::list_devices(const Plugin& plugin) {
+const std::vector<DeviceEntry>& DeviceList::entries() {
+  const std::scoped_lock lock(opening_);
+  list_all();
+  return entries_;
+}
+
+const std::vector<Error>& DeviceList::problems() {
+  const std::scoped_lock lock(opening_);
+  list_all();
+  return problems_;
+}
+
+void DeviceList::list_all() {
+  for (std::size_t i = 0; i < plugins_.size(); ++i) list_devices(i);
+  // In the order of the plugins, whichever was asked first.
+  const auto place = [&](const DeviceEntry& entry) {
+    const auto plugin = std::ranges::find(plugins_, entry.plugin, &std::unique_ptr<Plugin>::get);
+    return std::pair(plugin - plugins_.begin(), entry.ordinal);
+  };
+  std::ranges::sort(entries_, {}, place);
+}
+
+void DeviceList::list_devices(std::size_t index) {
+  if (listed_[index]) return;
+  listed_[index] = true;
+  const Plugin& plugin = *plugins_[index];
   const auto count = plugin.device_count();
   if (!count) {
     problems_.push_back(count.error());
@@ -123,13 +148,17 @@ Result<Device*> DeviceList::open(std::string_view name) {
   for (const auto& device : opened_) {
     if (device->name() == full) return device.get();
   }
+  for (std::size_t i = 0; i < plugins_.size(); ++i) {
+    if (full.starts_with(plugins_[i]->name() + ":")) list_devices(i);
+  }
   const auto entry = std::ranges::find(entries_, full, &DeviceEntry::name);
   if (entry == entries_.end()) return no_such_device(name);
   opened_.push_back(TRY(Device::open(*entry, services_.get(), *threads_)));
   return opened_.back().get();
 }
 
-std::unexpected<Error> DeviceList::no_such_device(std::string_view name) const {
+std::unexpected<Error> DeviceList::no_such_device(std::string_view name) {
+  list_all();
   std::vector<std::string> names;
   for (const DeviceEntry& entry : entries_) names.push_back(entry.name);
   std::string sentence = fmt::format("there is no device '{}'", name);

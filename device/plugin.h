@@ -84,8 +84,11 @@ class DeviceList {
 
   /// A plugin named on the command line: here a refusal is an error.
   Result<void> add_plugin(const std::string& path);
-  const std::vector<DeviceEntry>& entries() const { return entries_; }
-  const std::vector<Error>& problems() const { return problems_; }
+  /// All devices there are. Plugins are asked for theirs when somebody wants to know, since a driver may be
+  /// slow to start; open() asks the named one alone.
+  const std::vector<DeviceEntry>& entries();
+  /// Of those plugins and devices.
+  const std::vector<Error>& problems();
 
   /// "cpu", "cpu:0", "opencl:1". Opened once, then the same object. Errors: no_device, listing what exists.
   /// Any thread.
@@ -94,12 +97,14 @@ class DeviceList {
 
  private:
   Result<void> take_in(Result<Plugin> plugin);
-  void list_devices(const Plugin& plugin);
-  std::unexpected<Error> no_such_device(std::string_view name) const;
+  void list_devices(std::size_t plugin);
+  void list_all();
+  std::unexpected<Error> no_such_device(std::string_view name);
 
   std::unique_ptr<ThreadPool> threads_;
   std::unique_ptr<diji_host_services> services_;
   std::vector<std::unique_ptr<Plugin>> plugins_;
+  std::vector<bool> listed_;  ///< by plugin
   std::vector<DeviceEntry> entries_;
   std::mutex opening_;
   std::vector<std::unique_ptr<Device>> opened_;

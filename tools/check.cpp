@@ -49,7 +49,7 @@ std::vector<Version> versions_of(const Device& device) {
           {"libc", gnu_get_libc_version()}};
 }
 
-Json document_of(const DeviceList& devices, const MatmulCheck& matmul, std::int64_t world_size,
+Json document_of(DeviceList& devices, const MatmulCheck& matmul, std::int64_t world_size,
                  const std::vector<Version>& versions) {
   Json version_object = Json::object();
   for (const Version& version : versions) {
@@ -67,7 +67,7 @@ Json document_of(const DeviceList& devices, const MatmulCheck& matmul, std::int6
           {"versions", version_object}};
 }
 
-void print_text(const DeviceList& devices, const Device& device, const MatmulCheck& matmul,
+void print_text(DeviceList& devices, const Device& device, const MatmulCheck& matmul,
                 const std::vector<Version>& versions) {
   print_devices(devices);
   print(
@@ -90,7 +90,7 @@ Result<int> run(Context& context, const Arguments& arguments) {
   const std::int64_t size = TRY(arguments.integer("--size", 4096, 1, kSizeMax));
   const std::int64_t world_size = TRY(arguments.integer("--world-size", 8, 1, kWorldSizeMax));
   Device* device = TRY(context.device(arguments));
-  const DeviceList& devices = *TRY(context.devices(arguments));
+  DeviceList& devices = *TRY(context.devices(arguments));
   CompileCache cache;
   const MatmulCheck matmul = TRY(check_matmul(*device, cache, size));
   const std::vector<Version> versions = versions_of(*device);

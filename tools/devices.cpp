@@ -19,7 +19,7 @@ std::string abi_of(const Plugin& plugin) {
 std::string or_dash(const std::string& text) { return text.empty() ? "-" : text; }
 
 Result<int> run(Context& context, const Arguments& arguments) {
-  const DeviceList* devices = TRY(context.devices(arguments));
+  DeviceList* devices = TRY(context.devices(arguments));
   if (context.json()) {
     print_json({{"devices", json_of_devices(*devices)}, {"problems", json_of_problems(*devices)}});
   } else {
@@ -30,7 +30,7 @@ Result<int> run(Context& context, const Arguments& arguments) {
 
 }  // namespace
 
-Json json_of_devices(const DeviceList& devices) {
+Json json_of_devices(DeviceList& devices) {
   Json list = Json::array();
   for (const DeviceEntry& entry : devices.entries()) {
     const DeviceInfo& info = entry.info;
@@ -51,13 +51,13 @@ Json json_of_devices(const DeviceList& devices) {
   return list;
 }
 
-Json json_of_problems(const DeviceList& devices) {
+Json json_of_problems(DeviceList& devices) {
   Json list = Json::array();
   for (const Error& problem : devices.problems()) list.push_back(json_of(problem)["error"]);
   return list;
 }
 
-void print_devices(const DeviceList& devices) {
+void print_devices(DeviceList& devices) {
   if (devices.entries().empty()) print("no device\n");
   for (const DeviceEntry& entry : devices.entries()) {
     const DeviceInfo& info = entry.info;

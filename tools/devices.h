@@ -6,9 +6,9 @@
 
 namespace diji::tools {
 
-Json json_of_devices(const DeviceList& devices);
+Json json_of_devices(DeviceList& devices);
 /// Plugins that were refused, as error objects.
-Json json_of_problems(const DeviceList& devices);
-void print_devices(const DeviceList& devices);
+Json json_of_problems(DeviceList& devices);
+void print_devices(DeviceList& devices);
 
 }  // namespace diji::tools

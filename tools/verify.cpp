@@ -67,11 +67,11 @@ Result<std::vector<Task>> tasks_of(const Arguments& arguments) {
 }
 
 // --device says which; a plugin on trial brings its own; else the default.
-std::vector<std::string> devices_to_verify(const DeviceList& devices, const Context& context,
+std::vector<std::string> devices_to_verify(DeviceList& devices, const Context& context,
                                            const Arguments& arguments) {
   std::vector<std::string> names;
-  if (!arguments.has("--device")) {
-    const std::vector<std::string>& plugins = arguments.all(kPluginOption.name);
+  const std::vector<std::string>& plugins = arguments.all(kPluginOption.name);
+  if (!arguments.has("--device") && !plugins.empty()) {
     for (const DeviceEntry& entry : devices.entries()) {
       if (std::ranges::find(plugins, entry.plugin->origin()) != plugins.end()) names.push_back(entry.name);
     }

@@ -33,7 +33,9 @@ class Documents(Case):
     def test_devices(self):
         document = self.document("devices")
         self.assertEqual(list(document), ["devices", "problems"])
-        self.assertEqual([device["name"] for device in document["devices"]], ["cpu:0"])
+        # What an OpenCL driver offers depends on the machine.
+        names = [device["name"] for device in document["devices"] if not device["name"].startswith("opencl:")]
+        self.assertEqual(names, ["cpu:0"])
         keys = ["name", "model", "vendor", "memory_bytes", "features", "dialect", "driver_version"]
         keys += ["abi_version", "tier", "plugin", "plugin_version", "origin", "fingerprint"]
         self.assertEqual(list(document["devices"][0]), keys)
@@ -44,7 +46,7 @@ class Documents(Case):
             raise unittest.SkipTest("no --plugin")
         plugin = ["--plugin", OPTIONS.plugin]
         names = [device["name"] for device in self.document("devices", *plugin)["devices"]]
-        self.assertEqual(names, ["cpu:0", "mock:0", "mock:1"])
+        self.assertEqual([name for name in names if not name.startswith("opencl:")], ["cpu:0", "mock:0", "mock:1"])
         words = ["verify", *plugin, "--op", "sqrt", "--dtype", "f32"]  # tier 0: it refuses all
         document = self.document(*words, code=1)
         self.assertEqual([row["device"] for row in document["rows"]], ["mock:0", "mock:1"])
