@@ -20,7 +20,7 @@ enum class Mode : std::uint8_t { oracle, typed, bounded };
 
 struct Cell {
   Array array;
-  std::vector<double> bound;  // in bounded mode
+  std::vector<double> bound;  // in bounded mode, else empty
 };
 
 // What stacked results may have at most, in elements: a loop must not take the host's memory with it.
@@ -62,6 +62,12 @@ class Interpreter {
   Interpreter(const Graph& graph, Bindings bindings, Mode mode)
       : graph_(graph), bindings_(std::move(bindings)), mode_(mode), cells_(graph.values().size()) {}
 
+  Result<std::vector<Cell>> run(std::span<const HostTensor> inputs) {
+    std::vector<Cell> cells;
+    for (const HostTensor& input : inputs) cells.push_back(exact(input));
+    return run(std::move(cells));
+  }
+
   Result<std::vector<Cell>> run(std::vector<Cell> inputs) {
     for (std::size_t i = 0; i < inputs.size(); ++i) cell(graph_.inputs()[i].value) = std::move(inputs[i]);
     for (std::size_t i = 0; i < graph_.values().size(); ++i) {
@@ -81,8 +87,9 @@ class Interpreter {
   /// Also what observed data told.
   const Bindings& bindings() const { return bindings_; }
 
-  static Cell exact(const HostTensor& tensor) {
-    return {array_of(tensor), std::vector<double>(static_cast<std::size_t>(tensor.count()), 0.0)};
+  Cell exact(const HostTensor& tensor) const {
+    const std::int64_t bounds = mode_ == Mode::bounded ? tensor.count() : 0;
+    return {array_of(tensor), std::vector<double>(static_cast<std::size_t>(bounds), 0.0)};
   }
 
  private:
@@ -302,14 +309,12 @@ Result<std::vector<Cell>> run(const Graph& graph, std::span<const HostTensor> in
                               const Bindings& known = {}) {
   CHECK(inputs.size() == graph.inputs().size(), "an input for every port");
   std::vector<StaticShape> shapes;
-  std::vector<Cell> cells;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     TRY(check_dtype(graph.inputs()[i], graph.type(graph.inputs()[i].value).dtype, inputs[i].dtype()));
     shapes.push_back(inputs[i].shape());
-    cells.push_back(Interpreter::exact(inputs[i]));
   }
   const Bindings bindings = TRY(bind_symbols(graph, shapes, known));
-  return Interpreter(graph, bindings, mode).run(std::move(cells));
+  return Interpreter(graph, bindings, mode).run(inputs);
 }
 
 // Floats leave as double.

@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "base/nearest.h"
 #include "formats/onnx/import.h"
+#include "graph/reference.h"
 #include "graph/text.h"
 #include "ops/catalog.h"
 #include "plugins/cpu/cpu_plugin.h"
@@ -27,8 +28,8 @@ Result<Graph> read_graph_text(const std::filesystem::path& path) {
   return in_context(path.string(), std::move(parsed).error());
 }
 
-Result<ImportedModel> read_model(const std::filesystem::path& path, const SessionOptions& options,
-                                 bool stretches) {
+Result<ImportedModel> import_model(const std::filesystem::path& path, const SessionOptions& options,
+                                   bool stretches) {
   return read_onnx(path, {.fixed_dims = options.fixed_dims,
                           .constants = options.constants,
                           .overrides = options.overrides,
@@ -91,7 +92,49 @@ std::vector<std::string> port_names(const std::vector<Port>& ports) {
   return names;
 }
 
+// In the order of the ports, each once.
+Result<std::vector<HostTensor>> in_order(const Graph& graph,
+                                         const std::map<std::string, HostTensor>& inputs) {
+  const std::vector<Port>& ports = graph.inputs();
+  const std::vector<std::string> names = port_names(ports);
+  for (const auto& [name, tensor] : inputs) {
+    if (std::ranges::find(names, name) != names.end()) continue;
+    const std::string nearest = nearest_name(name, names);
+    return about_input(fmt::format("the model has no input '{}'; {}its inputs are: {}", name,
+                                   nearest.empty() ? "" : fmt::format("did you mean '{}'? ", nearest),
+                                   fmt::join(names, ", ")));
+  }
+  std::vector<HostTensor> ordered;
+  for (const Port& port : ports) {
+    const auto found = inputs.find(port.name);
+    if (found == inputs.end()) {
+      return about_input(
+          fmt::format("input '{}' ({}) is missing", port.name, text_of(graph.type(port.value))));
+    }
+    ordered.push_back(found->second);
+  }
+  return ordered;
+}
+
 }  // namespace
+
+Result<Graph> read_model(const std::filesystem::path& path, const SessionOptions& options) {
+  if (is_graph_text(path)) return read_graph_text(path);
+  ImportedModel model = TRY(import_model(path, options, false));
+  return std::move(model.graph);
+}
+
+Result<std::vector<HostTensor>> interpret_by_name(const Graph& graph, Arithmetic arithmetic,
+                                                  const std::map<std::string, HostTensor>& inputs) {
+  const std::vector<HostTensor> ordered = TRY(in_order(graph, inputs));
+  std::vector<HostTensor> outputs = TRY(interpret(graph, ordered, arithmetic));
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    Array exact = array_of(outputs[i]);
+    exact.dtype = graph.type(graph.outputs()[i].value).dtype;
+    outputs[i] = TRY(tensor_of(exact));
+  }
+  return outputs;
+}
 
 std::string Coverage::line() const {
   return fmt::format("{} operators: {} generated, {} folded, {} native, {} on the host",
@@ -113,10 +156,10 @@ Result<std::unique_ptr<Session>> Session::open(DeviceList& devices, const std::f
   SessionOptions named = options;
   if (named.name.empty()) named.name = path.filename().string();
   if (is_graph_text(path)) return of(devices, TRY(read_graph_text(path)), named);
-  ImportedModel model = TRY(read_model(path, options, false));
+  ImportedModel model = TRY(import_model(path, options, false));
   auto session = TRY(of(devices, std::move(model.graph), named));
   session->read_stretching_ = [path, options, digest = std::move(model.digest)]() -> Result<Graph> {
-    ImportedModel again = TRY(read_model(path, options, true));
+    ImportedModel again = TRY(import_model(path, options, true));
     if (again.digest == digest) return std::move(again.graph);
     return fail(ErrorCode::mismatch, "{}: the file has changed since it was opened", path.string());
   };
@@ -194,24 +237,7 @@ Result<std::vector<HostTensor>> Session::run_form(Form& form, std::span<const Ho
 
 Result<std::vector<HostTensor>> Session::run(const std::map<std::string, HostTensor>& inputs, RunStats* stats,
                                              const RunOptions& options) {
-  const std::vector<Port>& ports = graph().inputs();
-  const std::vector<std::string> names = port_names(ports);
-  for (const auto& [name, tensor] : inputs) {
-    if (std::ranges::find(names, name) != names.end()) continue;
-    const std::string nearest = nearest_name(name, names);
-    return about_input(fmt::format("the model has no input '{}'; {}its inputs are: {}", name,
-                                   nearest.empty() ? "" : fmt::format("did you mean '{}'? ", nearest),
-                                   fmt::join(names, ", ")));
-  }
-  std::vector<HostTensor> ordered;
-  for (const Port& port : ports) {
-    const auto found = inputs.find(port.name);
-    if (found == inputs.end()) {
-      return about_input(
-          fmt::format("input '{}' ({}) is missing", port.name, text_of(graph().type(port.value))));
-    }
-    ordered.push_back(found->second);
-  }
+  const std::vector<HostTensor> ordered = TRY(in_order(graph(), inputs));
   auto outputs = run_form(main_, ordered, stats, options);
   if (outputs || !outputs.error().stretchable) return outputs;
   Form* form = stretching_form();

@@ -1,6 +1,7 @@
 // Session: a model file, loaded, compiled for a device, and run by name.
 #pragma once
 
+#include "graph/interpreter.h"
 #include "runtime/compiler.h"
 
 #include <cstdint>
@@ -83,6 +84,14 @@ class Session {
   std::optional<Form> stretching_;
   PassOptions passes_;
 };
+
+/// The graph in a file that diji reads, as Session::open sees it. Errors: not_found, malformed, unsupported.
+Result<Graph> read_model(const std::filesystem::path& path, const SessionOptions& options);
+
+/// What Session::run gives, by the interpreter: every operator by its decomposition in double, no pass, no
+/// kernel, no device. Outputs have the declared dtypes. Slow. Errors: as run, and those of interpret().
+Result<std::vector<HostTensor>> interpret_by_name(const Graph& graph, Arithmetic arithmetic,
+                                                  const std::map<std::string, HostTensor>& inputs);
 
 /// The name in DIJI_DEVICE, else "cpu".
 std::string default_device();

@@ -89,6 +89,14 @@ Result<ModelOptions> model_options(const Context& context, const Arguments& argu
   return options;
 }
 
+Result<std::optional<Arithmetic>> interpreter_option(const Arguments& arguments) {
+  constexpr std::array<std::string_view, 2> kChoices = {"exact", "rounded"};
+  constexpr std::array kArithmetic = {Arithmetic::oracle, Arithmetic::typed};
+  const std::size_t chosen = TRY(arguments.choice(kInterpreterOption.name, kChoices, kChoices.size()));
+  if (chosen == kChoices.size()) return std::nullopt;
+  return kArithmetic[chosen];
+}
+
 std::string find_not_finite(Session& session, const std::map<std::string, HostTensor>& inputs,
                             const std::vector<HostTensor>& outputs) {
   for (std::size_t i = 0; i < outputs.size(); ++i) {

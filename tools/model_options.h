@@ -8,6 +8,7 @@
 #include <array>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 
 namespace diji::tools {
@@ -23,6 +24,13 @@ inline constexpr std::array kModelOptions = {
     OptionDef{"--verbose", "", "coverage, compiled kernels and memory too"},
     kPluginOption,
 };
+
+/// For the verbs that can do without a device.
+inline constexpr OptionDef kInterpreterOption{
+    "--interpreter", "exact|rounded",
+    "by definition instead of on a device, slowly: floats stay 64 bits wide, or are rounded at every step"};
+/// Empty where it is not asked for. Errors: usage.
+Result<std::optional<Arithmetic>> interpreter_option(const Arguments& arguments);
 
 struct ModelOptions {
   SessionOptions session;

@@ -38,29 +38,44 @@ NamedTensors parameters_of(const std::vector<NamedTensor>& inputs, bool floats_t
   return parameters;
 }
 
+struct Answer {
+  std::vector<Port> ports;
+  std::vector<HostTensor> outputs;
+};
+
+Result<Answer> answer_of(DeviceList& devices, const fs::path& model, const SessionOptions& options,
+                         std::vector<NamedTensor> inputs, std::optional<Arithmetic> interpreter) {
+  std::erase_if(inputs, [&](const NamedTensor& input) { return options.constants.contains(input.name); });
+  if (interpreter) {
+    const Graph graph = TRY(read_model(model, options));
+    return Answer{graph.outputs(),
+                  TRY(interpret_by_name(graph, *interpreter, by_name(inputs, graph.inputs())))};
+  }
+  const auto session = TRY(Session::open(devices, model, options));
+  return Answer{session->graph().outputs(), TRY(session->run(by_name(inputs, session->graph().inputs())))};
+}
+
 // ONNX's tests feed parameters as inputs. Where their values must be known to compile, they become constants,
 // as they are in models.
-Result<std::unique_ptr<Session>> open_case(DeviceList& devices, const fs::path& model,
-                                           SessionOptions& options, const std::vector<NamedTensor>& inputs) {
-  auto session = Session::open(devices, model, options);
-  if (session || session.error().code != ErrorCode::unsupported) return session;
+Result<Answer> any_answer_of(DeviceList& devices, const fs::path& model, const std::string& device,
+                             const std::vector<NamedTensor>& inputs, std::optional<Arithmetic> interpreter) {
+  SessionOptions options{.device = device};
+  auto answer = answer_of(devices, model, options, inputs, interpreter);
+  if (answer || answer.error().code != ErrorCode::unsupported) return answer;
   for (const bool floats_too : {false, true}) {
     options.constants = parameters_of(inputs, floats_too);
     if (options.constants.empty()) continue;
-    auto again = Session::open(devices, model, options);
+    auto again = answer_of(devices, model, options, inputs, interpreter);
     if (again) return again;
   }
-  return session;
+  return answer;
 }
 
-Result<ComparedOutput> run_case(DeviceList& devices, const std::string& device, const fs::path& folder) {
-  std::vector<NamedTensor> inputs = TRY(read_numbered(folder / kDataFolder, "input"));
+Result<ComparedOutput> run_case(DeviceList& devices, const OnnxCaseOptions& options, const fs::path& folder) {
+  const std::vector<NamedTensor> inputs = TRY(read_numbered(folder / kDataFolder, "input"));
   const std::vector<NamedTensor> expected = TRY(read_numbered(folder / kDataFolder, "output"));
-  SessionOptions options{.device = device};
-  const auto session = TRY(open_case(devices, folder / "model.onnx", options, inputs));
-  std::erase_if(inputs, [&](const NamedTensor& input) { return options.constants.contains(input.name); });
-  const auto outputs = TRY(session->run(by_name(inputs, session->graph().inputs())));
-  const std::vector<Port>& ports = session->graph().outputs();
+  const auto [ports, outputs] =
+      TRY(any_answer_of(devices, folder / "model.onnx", options.device, inputs, options.interpreter));
   if (expected.empty() || expected.size() > outputs.size()) {
     return fail(ErrorCode::mismatch, "{} outputs expected, the model has {}", expected.size(),
                 outputs.size());
@@ -79,23 +94,22 @@ Result<ComparedOutput> run_case(DeviceList& devices, const std::string& device, 
 
 }  // namespace
 
-Result<int> run_onnx_cases(DeviceList& devices, const std::string& device, const std::string& folder,
-                           bool json) {
-  const std::vector<fs::path> cases = cases_in(folder);
+Result<int> run_onnx_cases(DeviceList& devices, const OnnxCaseOptions& options) {
+  const std::vector<fs::path> cases = cases_in(options.folder);
   if (cases.empty()) {
-    auto error = fail(ErrorCode::not_found, "{}: no folder with a model.onnx in it", folder);
-    error.error().file = folder;
+    auto error = fail(ErrorCode::not_found, "{}: no folder with a model.onnx in it", options.folder);
+    error.error().file = options.folder;
     return error;
   }
-  TRY(devices.open(device));  // a wrong device is one error, not one a case
+  TRY(devices.open(options.device));  // a wrong device is one error, not one a case
   int failed = 0;
   for (const fs::path& path : cases) {
-    const auto compared = run_case(devices, device, path);
+    const auto compared = run_case(devices, options, path);
     const bool ok = compared && compared->ok;
     const std::string reason = compared ? compared->reason : compared.error().message;
     const std::string name = path.filename().string();
     failed += ok ? 0 : 1;
-    if (json) {
+    if (options.json) {
       print_json({{"case", name},
                   {"ok", ok},
                   {"max_abs_error", compared ? Json(compared->max_abs_error) : Json()},
@@ -105,7 +119,7 @@ Result<int> run_onnx_cases(DeviceList& devices, const std::string& device, const
       print("{:<6}  {}{}{}\n", ok ? "ok" : "FAILED", name, reason.empty() ? "" : ": ", reason);
     }
   }
-  if (!json) print("{} cases, {} failed\n", cases.size(), failed);
+  if (!options.json) print("{} cases, {} failed\n", cases.size(), failed);
   return failed == 0 ? 0 : kAnswerIsNo;
 }
 

@@ -2,14 +2,22 @@
 #pragma once
 
 #include "device/device.h"
+#include "graph/interpreter.h"
 
+#include <optional>
 #include <string>
 
 namespace diji::tools {
 
-/// Runs every case below `folder`, one line each: JSON, or text for people. The exit code: 1 where a case
+struct OnnxCaseOptions {
+  std::string folder;
+  std::string device;
+  std::optional<Arithmetic> interpreter;  ///< instead of the device
+  bool json = false;
+};
+
+/// Runs every case below the folder, one line each: JSON, or text for people. The exit code: 1 where a case
 /// fails or is refused. Errors: not_found where there is no case.
-Result<int> run_onnx_cases(DeviceList& devices, const std::string& device, const std::string& folder,
-                           bool json);
+Result<int> run_onnx_cases(DeviceList& devices, const OnnxCaseOptions& options);
 
 }  // namespace diji::tools

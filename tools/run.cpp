@@ -32,6 +32,7 @@ constexpr std::array kOptions = {
     OptionDef{"--atol", "A", "absolute tolerance of comparisons (default: 1e-7)"},
     OptionDef{"--repeat", "N", "run N more times and print latency percentiles"},
     OptionDef{"--warmup", "N", "runs before those that are measured (default: 0)"},
+    kInterpreterOption,
 };
 
 struct RunRequest {
@@ -40,6 +41,7 @@ struct RunRequest {
   std::string output_folder, expect_folder;
   double rtol = 0, atol = 0;
   std::int64_t repeat = 0, warmup = 0;
+  std::optional<Arithmetic> interpreter;
 };
 
 Result<RunRequest> options_from(const Context& context, const Arguments& arguments) {
@@ -57,6 +59,11 @@ Result<RunRequest> options_from(const Context& context, const Arguments& argumen
   options.warmup = TRY(arguments.integer("--warmup", 0, 0, kRunsMax));
   if (!options.expect_folder.empty() && !options.inputs.data_folder.empty()) {
     return fail(ErrorCode::usage, "--expect and --data both say what to expect; give one of them");
+  }
+  options.interpreter = TRY(interpreter_option(arguments));
+  if (options.interpreter && (options.model.strict || options.model.verbose)) {
+    return fail(ErrorCode::usage, "{} is about compiled kernels; the interpreter has none",
+                options.model.strict ? "--strict" : "--verbose");
   }
   return options;
 }
@@ -86,14 +93,37 @@ struct Outcome {
   bool ok() const { return not_finite.empty() && std::ranges::all_of(compared, &ComparedOutput::ok); }
 };
 
-Result<void> run_all(Session& session, const NamedTensors& inputs, const RunRequest& options,
+// The model on its device, or its graph and the interpreter.
+struct Opened {
+  std::unique_ptr<Session> session;  ///< null: interpreted
+  Graph interpreted;
+  Arithmetic arithmetic = Arithmetic::oracle;
+  const Graph& graph() const { return session == nullptr ? interpreted : session->graph(); }
+  Result<std::vector<HostTensor>> run(const NamedTensors& inputs, RunStats* stats = nullptr) const {
+    return session == nullptr ? interpret_by_name(interpreted, arithmetic, inputs)
+                              : session->run(inputs, stats);
+  }
+};
+
+Result<Opened> open_model(DeviceList& devices, const std::string& path, const RunRequest& options) {
+  Opened opened;
+  if (options.interpreter) {
+    opened.arithmetic = *options.interpreter;
+    opened.interpreted = TRY(read_model(path, options.model.session));
+  } else {
+    opened.session = TRY(Session::open(devices, path, options.model.session));
+  }
+  return opened;
+}
+
+Result<void> run_all(const Opened& opened, const NamedTensors& inputs, const RunRequest& options,
                      Outcome& outcome) {
   const auto start = Clock::now();
-  outcome.outputs = TRY(session.run(inputs, &outcome.stats));
+  outcome.outputs = TRY(opened.run(inputs, &outcome.stats));
   outcome.latency.first_ms = milliseconds_since(start);
   for (std::int64_t i = 0; i < options.warmup + options.repeat; ++i) {
     const auto begin = Clock::now();
-    TRY(session.run(inputs));
+    TRY(opened.run(inputs));
     if (i >= options.warmup) outcome.latency.sorted_ms.push_back(milliseconds_since(begin));
   }
   if (outcome.latency.sorted_ms.empty()) outcome.latency.sorted_ms.push_back(outcome.latency.first_ms);
@@ -123,30 +153,31 @@ Result<std::vector<std::optional<HostTensor>>> expected_outputs(const Graph& gra
   return expected;
 }
 
-Json document_of(const Session& session, const Outcome& outcome, std::uint64_t peak_bytes) {
+Json document_of(const Opened& opened, const Outcome& outcome) {
   Json outputs = Json::array();
   for (std::size_t i = 0; i < outcome.outputs.size(); ++i) {
     const HostTensor& tensor = outcome.outputs[i];
-    outputs.push_back({{"name", session.graph().outputs()[i].name},
+    outputs.push_back({{"name", opened.graph().outputs()[i].name},
                        {"dtype", std::string(name_of(tensor.dtype()))},
                        {"shape", tensor.shape()},
                        {"file", outcome.files[i] ? Json(*outcome.files[i]) : Json()}});
   }
   const Latency& latency = outcome.latency;
-  const Coverage& coverage = session.coverage();
   Json document = {{"outputs", outputs},
                    {"latency_ms",
                     {{"first", latency.first_ms},
                      {"p50", percentile(latency.sorted_ms, 0.50)},
                      {"p90", percentile(latency.sorted_ms, 0.90)},
-                     {"p99", percentile(latency.sorted_ms, 0.99)}}},
-                   {"compiled_kernels", session.executable().compiled_kernels},
-                   {"peak_bytes", peak_bytes},
-                   {"coverage",
-                    {{"native", coverage.native},
-                     {"generated", coverage.generated},
-                     {"host", coverage.host},
-                     {"folded", coverage.folded}}}};
+                     {"p99", percentile(latency.sorted_ms, 0.99)}}}};
+  if (opened.session != nullptr) {
+    const Coverage& coverage = opened.session->coverage();
+    document["compiled_kernels"] = opened.session->executable().compiled_kernels;
+    document["peak_bytes"] = opened.session->pool().state().peak_bytes;
+    document["coverage"] = {{"native", coverage.native},
+                            {"generated", coverage.generated},
+                            {"host", coverage.host},
+                            {"folded", coverage.folded}};
+  }
   if (!outcome.compared.empty()) {
     document["compared"] = Json::array();
     for (const ComparedOutput& compared : outcome.compared) document["compared"].push_back(json_of(compared));
@@ -168,10 +199,10 @@ void print_inputs(const Graph& graph, const NamedTensors& inputs, const InputOpt
   }
 }
 
-void print_outcome(const Session& session, const Outcome& outcome) {
+void print_outcome(const Graph& graph, const Outcome& outcome) {
   for (std::size_t i = 0; i < outcome.outputs.size(); ++i) {
     const HostTensor& tensor = outcome.outputs[i];
-    print("output    {} {}{} = {}\n", session.graph().outputs()[i].name, name_of(tensor.dtype()),
+    print("output    {} {}{} = {}\n", graph.outputs()[i].name, name_of(tensor.dtype()),
           text_of(tensor.shape()), tensor.count() == 0 ? "empty" : preview_of(tensor));
     if (outcome.files[i]) print("          written to {}\n", *outcome.files[i]);
   }
@@ -207,13 +238,13 @@ Result<int> run(Context& context, const Arguments& arguments) {
   DeviceList* devices = TRY(context.devices(arguments));
   options.model.session.overrides = TRY(take_overrides(arguments.operands()[0], options.inputs));
   const auto start = Clock::now();
-  const auto session = TRY(Session::open(*devices, arguments.operands()[0], options.model.session));
+  const Opened opened = TRY(open_model(*devices, arguments.operands()[0], options));
   Outcome outcome;
   outcome.latency.load_ms = milliseconds_since(start);
-  const std::vector<Port>& ports = session->graph().outputs();
-  const NamedTensors inputs = TRY(make_inputs(session->graph(), options.inputs));
-  const auto expected = TRY(expected_outputs(session->graph(), options));
-  TRY(run_all(*session, inputs, options, outcome));
+  const std::vector<Port>& ports = opened.graph().outputs();
+  const NamedTensors inputs = TRY(make_inputs(opened.graph(), options.inputs));
+  const auto expected = TRY(expected_outputs(opened.graph(), options));
+  TRY(run_all(opened, inputs, options, outcome));
 
   outcome.files.resize(ports.size());
   if (!options.output_folder.empty())
@@ -223,19 +254,20 @@ Result<int> run(Context& context, const Arguments& arguments) {
     outcome.compared.push_back(
         compare_output(ports[i].name, outcome.outputs[i], *expected[i], options.rtol, options.atol));
   }
-  if (options.model.strict) outcome.not_finite = find_not_finite(*session, inputs, outcome.outputs);
+  if (options.model.strict) outcome.not_finite = find_not_finite(*opened.session, inputs, outcome.outputs);
 
   if (context.json()) {
-    print_json(document_of(*session, outcome, session->pool().state().peak_bytes));
+    print_json(document_of(opened, outcome));
   } else {
-    print("model     {} on {}\n", arguments.operands()[0], session->device().name());
-    print_inputs(session->graph(), inputs, options.inputs);
+    print("model     {} on {}\n", arguments.operands()[0],
+          options.interpreter ? "the interpreter" : opened.session->device().name());
+    print_inputs(opened.graph(), inputs, options.inputs);
     for (const auto& [name, tensor] : options.model.session.overrides) {
       print("weight    {} {}{} (given, in place of its default)\n", name, name_of(tensor.dtype()),
             text_of(tensor.shape()));
     }
-    print_outcome(*session, outcome);
-    if (options.model.verbose) print_verbose(*session, outcome);
+    print_outcome(opened.graph(), outcome);
+    if (options.model.verbose) print_verbose(*opened.session, outcome);
   }
   for (const ComparedOutput& compared : outcome.compared) {
     if (!compared.ok)

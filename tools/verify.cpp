@@ -3,6 +3,7 @@
 #include "runtime/conformance.h"
 #include "tools/context.h"
 #include "tools/json.h"
+#include "tools/model_options.h"
 #include "tools/onnx_cases.h"
 #include "tools/output.h"
 #include "tools/table.h"
@@ -20,6 +21,7 @@ constexpr std::array kOptions = {
     OptionDef{"--op", "GLOB", "the operators whose name matches, such as 'reduce_*' (default: all)"},
     OptionDef{"--dtype", "D", "this dtype only, such as f32 (default: all that an operator takes)"},
     OptionDef{"--onnx-cases", "DIR", "instead: ONNX's node tests, a folder a case; one line of JSON a case"},
+    kInterpreterOption,
     kPluginOption,
 };
 
@@ -158,8 +160,13 @@ Result<int> run(Context& context, const Arguments& arguments) {
       return fail(ErrorCode::usage,
                   "--onnx-cases runs every case of its folder; --op and --dtype do not go with it");
     }
-    return run_onnx_cases(*devices, names[0], arguments.text("--onnx-cases", ""), context.json());
+    return run_onnx_cases(*devices, {.folder = arguments.text("--onnx-cases", ""),
+                                     .device = names[0],
+                                     .interpreter = TRY(interpreter_option(arguments)),
+                                     .json = context.json()});
   }
+  if (arguments.has("--interpreter"))
+    return fail(ErrorCode::usage, "--interpreter goes with --onnx-cases: elsewhere it is the reference");
   const std::vector<VerifyRow> rows = TRY(verify_all(*devices, names, TRY(tasks_of(arguments))));
   Totals totals;
   for (const VerifyRow& row : rows) {

@@ -163,6 +163,17 @@ class Runs(Case):
         says = ["absent", "input_0.pb"]
         self.refused("run", "model.onnx", "--data", "absent", code=3, error="not_found", says=says)
 
+    def test_interpreter(self):
+        words = ["run", "model.onnx", "--input", "x=x.npy", "--interpreter"]
+        self.write("right/y_out_0.npy", tiny_models.npy("f32", [2, 3], EXPECTED))
+        document = self.document(*words, "exact", "--expect", "right")
+        self.assertEqual(list(document), ["outputs", "latency_ms", "compared"])
+        self.assertEqual(document["outputs"][0]["dtype"], "f32")
+        text = self.diji(*words, "rounded", "--output", "definition").stdout
+        self.assertIn("model.onnx on the interpreter\n", text)
+        file = self.here / "definition" / "y_out_0.npy"
+        self.assertEqual(tiny_models.read_npy(file.read_bytes()), ((2, 3), EXPECTED))
+
     def test_strict(self):
         self.write("ratio.onnx", tiny_models.ratio("f32"))
         words = ["run", "ratio.onnx", "--input", "numerator=zeros", "--input", "denominator=zeros"]
@@ -256,6 +267,9 @@ class OnnxCases(Case):
         self.assertIn("Frobnicate", lines[1]["reason"])
         self.assertIn("element 5: got 38, wanted 39", lines[2]["reason"])
         self.assertEqual(self.diji("verify", "--onnx-cases", "cases", code=1).stdout.count("\n"), 4)
+        words = ["verify", "--onnx-cases", "cases", "--interpreter", "exact"]
+        interpreted = [json.loads(line) for line in self.diji(*words, "--json", code=1).stdout.splitlines()]
+        self.assertEqual([line["ok"] for line in interpreted], [True, False, False])
         self.refused("verify", "--onnx-cases", "absent", code=3, error="not_found", says=["absent"])
 
 

@@ -2,6 +2,7 @@
 """ONNX's own node tests against diji: every case whose operators diji knows, compared with a checked-in list.
 
     tests/oracle/run_onnx_nodes.py --diji build/release/bin/diji [--update] [--only PREFIX] [--keep DIR]
+                                    [--interpreter]
 
 tests/oracle/onnx_nodes.txt says for each case "pass" or why not. A case that passed must pass; one that passes now
 and did not before is a finding too, so that the list stays true: --update writes it again, and refuses to turn a
@@ -100,20 +101,42 @@ def export_all(operators, directory, prefix):
     return names, planted
 
 
-def run_all(diji, directory):
-    """{case: "" where it passes, else one line of reason}"""
-    command = [diji, "verify", "--onnx-cases", directory, "--json"]
+def rows_of(diji, directory, *options):
+    command = [diji, "verify", "--onnx-cases", directory, "--json", *options]
     run = subprocess.run(command, stdout=subprocess.PIPE, text=True)
     rows = [json.loads(line) for line in run.stdout.splitlines() if line.startswith("{")]
     if run.returncode not in (0, 1):
         sys.exit(f"diji verify ended with {run.returncode} after {len(rows)} cases")
-    return {row["case"]: "" if row["ok"] else reason_of(row, directory) for row in rows}
+    return rows
+
+
+def run_all(diji, directory):
+    """{case: "" where it passes, else one line of reason}"""
+    return {row["case"]: "" if row["ok"] else reason_of(row, directory) for row in rows_of(diji, directory)}
 
 
 def reason_of(row, directory):
     """One line, without the temporary folder's name."""
     reason = row.get("reason") or f"differs by {row.get('max_abs_error')}"
     return " ".join(reason.replace(f"{directory / row['case']}/", "").split())
+
+
+def judge_interpreter(diji, directory, passing):
+    """The float64 interpreter on the same cases: 1 where it has another answer than a device that passes."""
+    rows = rows_of(diji, directory, "--interpreter", "rounded")
+    answered = [row for row in rows if row["ok"] or row["max_abs_error"] is not None]
+    both = [row for row in answered if row["case"] in passing]
+    differ = [row for row in both if not row["ok"]]
+    for row in differ:
+        print(f"{row['case']}: the device is right and the interpreter is not: {reason_of(row, directory)}")
+    for row in rows:
+        if row["case"] in passing and row not in both:
+            print(f"{row['case']}: not interpreted: {reason_of(row, directory)}")
+    missed = [row["case"] for row in rows if row["ok"] and row["case"].startswith(PLANTED)]
+    for case in missed:
+        print(f"{case}: a planted wrong answer was taken as right")
+    print(f"interpreter: agrees on {len(both) - len(differ)} of the {len(both)} cases that both run")
+    return 1 if differ or missed or not both else 0
 
 
 def read_list():
@@ -143,11 +166,17 @@ def main():
     parser.add_argument("--update", action="store_true", help="write the list again")
     parser.add_argument("--only", default="", metavar="PREFIX", help="the cases whose name begins so")
     parser.add_argument("--keep", type=pathlib.Path, metavar="DIR", help="leave the exported cases there")
+    parser.add_argument(
+        "--interpreter", action="store_true", help="ask whether the float64 interpreter agrees on all that pass"
+    )
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
         directory = options.keep or pathlib.Path(temporary)
         names, planted = export_all(known_operators(options.diji), directory, options.only)
         results = run_all(options.diji, directory)
+        if options.interpreter:
+            passing = {case for case, reason in results.items() if not reason and not case.startswith(PLANTED)}
+            return judge_interpreter(options.diji, directory, passing)
     passing = [case for case, reason in results.items() if not reason]
     missed = [case for case in passing if case.startswith(PLANTED)]
     lost = [case for case in names if case not in results]
