@@ -30,7 +30,7 @@ import numpy
 import onnxruntime
 
 LIST = pathlib.Path(__file__).with_name("real_models.txt")
-HEADER = "# Real models from PyPI packages; tests/oracle/real_models.py --update writes this.\n"
+HEADER = "# Whole models of tests/oracle/model_list.py; tests/oracle/real_models.py --update writes this.\n"
 ERROR_MAX = 1e-4  # of the largest value
 # Below that, ONNX Runtime's own logistic function is off by 1e-7 and flushes small results to 0.
 WITNESS_FLOOR = 1e-2
