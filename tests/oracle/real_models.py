@@ -84,6 +84,8 @@ class Verdict:
         answers = {"ONNX Runtime": want} | ({} if truth is None else {"the definition": truth})
         steps = {name: judge.in_steps(got, answer, scale, self.model.labels) for name, answer in answers.items()}
         told = "; ".join(f"to {name} {seen}" for name, seen in steps.items())
+        if truth is not None:
+            told += f"; ONNX Runtime to the definition {judge.in_steps(want, truth, scale, self.model.labels)}"
         self.notes.append(told)
         good = any(seen.within >= INT8_SHARE and seen.same == seen.rows for seen in steps.values())
         return None if good else told
