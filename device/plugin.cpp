@@ -9,6 +9,7 @@
 #include <bit>
 #include <cstddef>
 #include <cstring>
+#include <limits>
 #include <utility>
 
 namespace diji {
@@ -67,6 +68,7 @@ void fill_in_optional(diji_device_plugin_table& table) {
   fill_in<"event_wait">(table.event_wait);
   fill_in<"event_sync">(table.event_sync);
   fill_in<"event_elapsed_ns">(table.event_elapsed_ns);
+  fill_in<"telemetry">(table.telemetry);
   if (table.kernels == nullptr) {
     table.kernels = [](std::uint32_t* count) -> const diji_kernel_row* {
       *count = 0;
@@ -261,6 +263,17 @@ Result<DeviceInfo> Plugin::device_info(int ordinal) const {
     return refuse(who, "it claims the dialect '{}' but its table offers no compile", info.dialect);
   }
   return info;
+}
+
+DeviceState Plugin::device_state(int ordinal) const {
+  constexpr float kUnknown = std::numeric_limits<float>::quiet_NaN();
+  diji_telemetry raw{};
+  raw.struct_size = sizeof(raw);
+  raw.temperature_c = raw.clock_mhz = raw.utilisation = kUnknown;
+  const bool told = table_.telemetry(ordinal, &raw) == DIJI_OK;
+  not_offered = nullptr;
+  if (!told) return {kUnknown, kUnknown, kUnknown};
+  return {raw.temperature_c, raw.clock_mhz, raw.utilisation};
 }
 
 std::string Plugin::last_error(diji_status status) const {

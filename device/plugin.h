@@ -36,6 +36,11 @@ struct DeviceInfo {
   bool simt = false;
 };
 
+/// How a device is just now; NaN where it cannot tell.
+struct DeviceState {
+  double temperature_c = 0, clock_mhz = 0, utilisation = 0;
+};
+
 /// A plugin whose table was checked: ABI, struct size, required functions.
 class Plugin {
  public:
@@ -54,6 +59,8 @@ class Plugin {
   int tier() const { return tier_; }
   Result<int> device_count() const;
   Result<DeviceInfo> device_info(int ordinal) const;
+  /// All NaN where the plugin does not tell, or fails to.
+  DeviceState device_state(int ordinal) const;
   /// Why this thread's last call returned `status`, in the plugin's words or, for what it does not offer, in
   /// ours.
   std::string last_error(diji_status status) const;
@@ -94,6 +101,8 @@ class DeviceList {
   /// Any thread.
   Result<Device*> open(std::string_view name);
   ThreadPool& threads() { return *threads_; }
+  /// What opened devices are lent; for whoever opens one through a plugin's table.
+  const diji_host_services* services() const { return services_.get(); }
 
  private:
   Result<void> take_in(Result<Plugin> plugin);

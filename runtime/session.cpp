@@ -10,6 +10,7 @@
 #include "ops/catalog.h"
 #include "plugins/cpu/cpu_plugin.h"
 #include "plugins/opencl/opencl_plugin.h"
+#include "plugins/sim/sim_plugin.h"
 
 #include <algorithm>
 #include <array>
@@ -147,8 +148,12 @@ std::string default_device() {
 }
 
 std::span<const diji_device_plugin_table* const> built_in_plugins() {
-  static const std::array kTables = {diji_plugin_cpu(), diji_plugin_opencl()};
-  return kTables;
+  static const std::array kTables = {diji_plugin_cpu(), diji_plugin_opencl(),
+                                     diji_plugin_sim(diji_plugin_cpu())};
+  // The virtual accelerators come last and only where somebody has described one.
+  const char* simulated = std::getenv("DIJI_SIM");
+  const bool all = simulated != nullptr && *simulated != '\0';
+  return std::span(kTables).first(kTables.size() - (all ? 0 : 1));
 }
 
 Result<std::unique_ptr<Session>> Session::open(DeviceList& devices, const std::filesystem::path& path,

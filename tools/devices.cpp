@@ -6,6 +6,7 @@
 #include "tools/table.h"
 
 #include <array>
+#include <cmath>
 
 namespace diji::tools {
 namespace {
@@ -34,6 +35,7 @@ Json json_of_devices(DeviceList& devices) {
   Json list = Json::array();
   for (const DeviceEntry& entry : devices.entries()) {
     const DeviceInfo& info = entry.info;
+    const DeviceState state = entry.plugin->device_state(entry.ordinal);
     list.push_back({{"name", entry.name},
                     {"model", info.name},
                     {"vendor", info.vendor},
@@ -46,7 +48,10 @@ Json json_of_devices(DeviceList& devices) {
                     {"plugin", entry.plugin->name()},
                     {"plugin_version", entry.plugin->version()},
                     {"origin", entry.plugin->origin()},
-                    {"fingerprint", info.fingerprint}});
+                    {"fingerprint", info.fingerprint},
+                    {"temperature_c", state.temperature_c},
+                    {"clock_mhz", state.clock_mhz},
+                    {"utilisation", state.utilisation}});
   }
   return list;
 }
@@ -71,6 +76,9 @@ void print_devices(DeviceList& devices) {
     print("  plugin       {} {} ({}), ABI {}, tier {}\n", entry.plugin->name(), entry.plugin->version(),
           entry.plugin->origin(), abi_of(*entry.plugin), entry.plugin->tier());
     print("  fingerprint  {}\n", wrapped(or_dash(info.fingerprint), kIndent, kColumns));
+    const DeviceState state = entry.plugin->device_state(entry.ordinal);
+    if (!std::isnan(state.temperature_c)) print("  temperature  {:.0f} °C\n", state.temperature_c);
+    if (!std::isnan(state.clock_mhz)) print("  clock        {:.0f} MHz\n", state.clock_mhz);
   }
   for (const Error& problem : devices.problems()) print("refused  {}\n", problem.message);
 }

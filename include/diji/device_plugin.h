@@ -26,7 +26,7 @@ extern "C" {
  * at the end of a struct; struct_size tells which of them the other side knows, so each side reads only what
  * both have. */
 #define DIJI_DEVICE_ABI_MAJOR 1
-#define DIJI_DEVICE_ABI_MINOR 1
+#define DIJI_DEVICE_ABI_MINOR 2
 
 typedef int32_t diji_status;
 #define DIJI_OK 0
@@ -84,6 +84,15 @@ typedef struct diji_device_properties {
   uint32_t simt; /* 1: neighbouring grid indices run in lockstep on neighbouring lanes: kernels are scalar,
                   * and one index does one element's work; 0: an index does a vector's or a tile's */
 } diji_device_properties;
+
+/* How a device is just now. A number that it cannot tell stays as the caller left it. Since 1.2. */
+typedef struct diji_telemetry {
+  uint32_t struct_size;
+  float temperature_c;
+  float clock_mhz;
+  float utilisation;   /* 0 to 1, of compute, over a time that the device chooses */
+  uint64_t used_bytes; /* of its memory, by whomever */
+} diji_telemetry;
 
 /* Kernel text to compile: one module, many entries. */
 typedef struct diji_kernel_text {
@@ -220,6 +229,11 @@ typedef struct diji_device_plugin_table {
 
   /* An array of *count rows that lives as long as the table. */
   const diji_kernel_row* (*kernels)(uint32_t* count);
+
+  /* ---- since 1.2, optional in each tier ---- */
+
+  /* Fills what it can tell of the fields that struct_size of *out covers. The device need not be open. */
+  diji_status (*telemetry)(int32_t ordinal, diji_telemetry* out);
 } diji_device_plugin_table;
 
 /* The one exported symbol of a plugin's shared object. */

@@ -38,6 +38,7 @@ class Documents(Case):
         self.assertEqual(names, ["cpu:0"])
         keys = ["name", "model", "vendor", "memory_bytes", "features", "dialect", "driver_version"]
         keys += ["abi_version", "tier", "plugin", "plugin_version", "origin", "fingerprint"]
+        keys += ["temperature_c", "clock_mhz", "utilisation"]
         self.assertEqual(list(document["devices"][0]), keys)
         self.assertIn("cpu:0  ", self.diji("devices").stdout)
 
