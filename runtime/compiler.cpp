@@ -8,8 +8,7 @@
 
 namespace diji {
 
-DeviceTraits traits_of(const Device& device) {
-  const DeviceInfo& info = device.info();
+DeviceTraits traits_of(const DeviceInfo& info) {
   return {.dialect = info.dialect,
           .vector_bytes = static_cast<int>(info.vector_bytes),
           .vector_registers = static_cast<int>(info.vector_registers),

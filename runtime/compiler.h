@@ -59,6 +59,7 @@ struct CompiledBodies {
 Result<std::size_t> compile_body(Executable& executable, KernelBuilder& kernels, CompiledBodies& bodies,
                                  const std::shared_ptr<const Graph>& graph);
 
-DeviceTraits traits_of(const Device& device);
+DeviceTraits traits_of(const DeviceInfo& info);
+inline DeviceTraits traits_of(const Device& device) { return traits_of(device.info()); }
 
 }  // namespace diji

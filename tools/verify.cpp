@@ -1,7 +1,10 @@
 // `diji verify`: every operator on a device against its float64 reference, within the proven bound.
+#include "base/files.h"
 #include "ops/catalog.h"
 #include "runtime/conformance.h"
+#include "tools/certificate.h"
 #include "tools/context.h"
+#include "tools/guard.h"
 #include "tools/json.h"
 #include "tools/model_options.h"
 #include "tools/onnx_cases.h"
@@ -13,6 +16,8 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
+#include <random>
 
 namespace diji::tools {
 namespace {
@@ -22,6 +27,12 @@ constexpr std::array kOptions = {
     OptionDef{"--dtype", "D", "this dtype only, such as f32 (default: all that an operator takes)"},
     OptionDef{"--onnx-cases", "DIR", "instead: ONNX's node tests, a folder a case; one line of JSON a case"},
     kInterpreterOption,
+    OptionDef{"--certify", "FILE",
+              "also the rules of device_plugin.h; the certificate of the one device goes to this file"},
+    OptionDef{"--sample", "N", "only N of the operators x dtypes, drawn by --seed (default: all)"},
+    OptionDef{"--seed", "S", "of the sample (default: 0)"},
+    OptionDef{"--timeout", "S",
+              "of --certify: the seconds that a rule or an operator may take (default: 120)"},
     kPluginOption,
 };
 
@@ -68,6 +79,22 @@ Result<std::vector<Task>> tasks_of(const Arguments& arguments) {
   return tasks;
 }
 
+// A seeded draw, in the catalogue's order. The generator and the draw are fixed: a seed means the same
+// everywhere.
+Result<std::vector<Task>> drawn(std::vector<Task> tasks, const Arguments& arguments) {
+  constexpr std::int64_t kMost = std::numeric_limits<std::int32_t>::max();
+  const std::int64_t sample = TRY(arguments.integer("--sample", 0, 1, kMost));
+  std::mt19937_64 random(static_cast<std::uint64_t>(TRY(arguments.integer("--seed", 0, 0, kMost))));
+  if (sample == 0 || sample >= std::ssize(tasks)) return tasks;
+  std::vector<Task> taken;
+  for (std::size_t i = 0; i < tasks.size(); ++i) {
+    // Each of those left is as likely as the others to be among what is still to be taken.
+    const auto wanted = static_cast<std::uint64_t>(sample - std::ssize(taken));
+    if (random() % (tasks.size() - i) < wanted) taken.push_back(tasks[i]);
+  }
+  return taken;
+}
+
 // --device says which; a plugin on trial brings its own; else the default.
 std::vector<std::string> devices_to_verify(DeviceList& devices, const Context& context,
                                            const Arguments& arguments) {
@@ -93,16 +120,17 @@ void show_progress(const Device& device, const Task& task, std::size_t number, s
 }
 
 Result<std::vector<VerifyRow>> verify_all(DeviceList& devices, const std::vector<std::string>& names,
-                                          const std::vector<Task>& tasks) {
+                                          const std::vector<Task>& tasks, const StepBegins& begins) {
   std::vector<VerifyRow> rows;
   CompileCache cache;
   for (const std::string& name : names) {
     Device* device = TRY(devices.open(name));
     for (std::size_t i = 0; i < tasks.size(); ++i) {
+      begins(fmt::format("{} {}", tasks[i].op->name, name_of(tasks[i].dtype)));
       show_progress(*device, tasks[i], i, tasks.size());
       rows.push_back(verify_operator(*device, cache, *tasks[i].op, tasks[i].dtype));
     }
-    show_progress(*device, tasks[0], tasks.size(), tasks.size());
+    if (!tasks.empty()) show_progress(*device, tasks[0], tasks.size(), tasks.size());
   }
   return rows;
 }
@@ -152,7 +180,69 @@ void print_text(const std::vector<VerifyRow>& rows, const Totals& totals) {
   print("{} cases, {} failed, {} refused\n", totals.cases, totals.failed, totals.unsupported);
 }
 
+Result<Certificate> certificate_of(DeviceList& devices, const std::string& name, const Arguments& arguments,
+                                   const StepBegins& begins) {
+  const Device* opened = TRY(devices.open(name));
+  Certificate certificate;
+  certificate.entry = &*std::ranges::find(devices.entries(), opened->name(), &DeviceEntry::name);
+  const std::vector<Task> all = TRY(tasks_of(arguments));
+  std::vector<Task> tasks = TRY(drawn(all, arguments));
+  if (certificate.entry->info.dialect.empty()) tasks.clear();
+  certificate.selection = {.operators = arguments.text("--op", "*"),
+                           .dtypes = arguments.text("--dtype", "all"),
+                           .sample = TRY(arguments.integer("--sample", 0, 1, 1 << 30)),
+                           .seed = TRY(arguments.integer("--seed", 0, 0, 1 << 30)),
+                           .run = std::ssize(tasks),
+                           .of = std::ssize(all)};
+  certificate.rules = check_rules(devices, *certificate.entry, [&](std::string_view rule) { begins(rule); });
+  certificate.operators = TRY(verify_all(devices, {name}, tasks, begins));
+  begins("the CPU beside it");
+  const auto cpu = verify_all(devices, {"cpu"}, {{find_op("add"), DType::f32}}, begins);
+  const bool works = cpu && cpu->at(0).failed == 0 && cpu->at(0).cases > 0;
+  certificate.rules.push_back({.rule = "the CPU beside it still works",
+                               .verdict = works ? Verdict::ok : Verdict::failed,
+                               .problem = cpu ? cpu->at(0).problem : cpu.error().message});
+  return certificate;
+}
+
+void print_certificate(const Certificate& certificate, const std::string& file) {
+  Table table({"rule", "verdict", "problem"});
+  for (const RuleResult& rule : certificate.rules)
+    table.add({rule.rule, std::string(name_of(rule.verdict)), rule.problem});
+  table.print();
+  for (const VerifyRow& row : certificate.operators) {
+    if (row.failed > 0) print("FAILED {} {}: {}\n", row.op, name_of(row.dtype), row.problem);
+  }
+  print("{}: {}, {} rules, {} of {} operators x dtypes; {}\n", certificate.entry->name,
+        certificate.ok() ? "certified" : "NOT certified", certificate.rules.size(), certificate.selection.run,
+        certificate.selection.of, file);
+}
+
+/// In a child process: a plugin on trial may end the process that loads it.
+Result<int> certify(Context& context, const Arguments& arguments) {
+  const std::string file = arguments.text("--certify", "");
+  const auto timeout = static_cast<int>(TRY(arguments.integer("--timeout", 120, 1, 86'400)));
+  auto code = guarded(timeout, [&](const StepBegins& begins) -> Result<int> {
+    begins("loading the plugin");
+    DeviceList* devices = TRY(context.devices(arguments));
+    const std::vector<std::string> names = devices_to_verify(*devices, context, arguments);
+    const bool none = arguments.has(kPluginOption.name) && !arguments.has("--device") &&
+                      names == std::vector{context.device_name()};
+    if (none)
+      return fail(ErrorCode::no_device, "the plugin shows no device that can be used{}{}",
+                  devices->problems().empty() ? "" : ": ",
+                  devices->problems().empty() ? "" : devices->problems().back().message);
+    const Certificate certificate = TRY(certificate_of(*devices, names[0], arguments, begins));
+    const Json document = certificate.document();
+    TRY(write_file_atomically(file, text_of_certificate(document)));
+    context.json() ? print_json(document) : print_certificate(certificate, file);
+    return certificate.ok() ? 0 : kAnswerIsNo;
+  });
+  return code;
+}
+
 Result<int> run(Context& context, const Arguments& arguments) {
+  if (arguments.has("--certify")) return certify(context, arguments);
   DeviceList* devices = TRY(context.devices(arguments));
   const std::vector<std::string> names = devices_to_verify(*devices, context, arguments);
   if (arguments.has("--onnx-cases")) {
@@ -167,7 +257,8 @@ Result<int> run(Context& context, const Arguments& arguments) {
   }
   if (arguments.has("--interpreter"))
     return fail(ErrorCode::usage, "--interpreter goes with --onnx-cases: elsewhere it is the reference");
-  const std::vector<VerifyRow> rows = TRY(verify_all(*devices, names, TRY(tasks_of(arguments))));
+  const std::vector<VerifyRow> rows = TRY(
+      verify_all(*devices, names, TRY(drawn(TRY(tasks_of(arguments)), arguments)), [](std::string_view) {}));
   Totals totals;
   for (const VerifyRow& row : rows) {
     totals.cases += row.cases;

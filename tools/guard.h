@@ -1,0 +1,20 @@
+// A job in a child process with a deadline for each of its steps: a plugin on trial may crash, exit or hang.
+#pragma once
+
+#include "base/error.h"
+
+#include <functional>
+#include <string>
+#include <string_view>
+
+namespace diji::tools {
+
+/// Says which step begins; what is told last is what a death or a hang is blamed on.
+using StepBegins = std::function<void(std::string_view step)>;
+
+/// Runs `job` in a child (so before this process has threads) and returns its exit code; in the child itself
+/// the code is job's. Errors, here: deadline, when a step takes longer than `timeout_s`; device, when the
+/// child ended before its job did. Both name the step.
+Result<int> guarded(int timeout_s, const std::function<Result<int>(const StepBegins&)>& job);
+
+}  // namespace diji::tools
