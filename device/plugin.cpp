@@ -109,6 +109,9 @@ Result<std::string> checked_string(const char* text, std::string_view what, cons
   const std::size_t length = strnlen(text, kStringBytesMax + 1);
   if (length > kStringBytesMax)
     return refuse(origin, "its {} is longer than {} bytes", what, kStringBytesMax);
+  // A terminal would obey them, and a log would lie.
+  if (std::any_of(text, text + length, [](unsigned char c) { return c < ' ' || c == 0x7f; }))
+    return refuse(origin, "its {} has a control character", what);
   return std::string(text, length);
 }
 

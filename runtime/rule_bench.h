@@ -66,6 +66,8 @@ struct Rule {
   std::string_view name;
   Result<void> (*check)(RuleBench& bench);
 };
+/// The rule that all others rest on: nothing is checked where it does not hold.
+Result<void> sync_waits(RuleBench& bench);
 std::span<const Rule> memory_rules();
 std::span<const Rule> stream_rules();
 std::span<const Rule> kernel_rules();

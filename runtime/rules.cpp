@@ -4,6 +4,7 @@
 #include "runtime/rule_bench.h"
 
 #include <algorithm>
+#include <array>
 #include <utility>
 
 namespace diji {
@@ -141,8 +142,10 @@ Result<void> on_a_bench(const DeviceList& devices, const DeviceEntry& entry, con
 
 std::vector<RuleResult> check_rules(const DeviceList& devices, const DeviceEntry& entry,
                                     const RuleBegins& begins) {
+  static constexpr std::array kFirst = {Rule{"allocate, copy, wait", sync_waits}};
   std::vector<RuleResult> results;
-  for (const auto rules : {memory_rules(), stream_rules(), kernel_rules()}) {
+  for (const auto rules : {std::span<const Rule>(kFirst), memory_rules(), stream_rules(), kernel_rules()}) {
+    if (!results.empty() && results[0].verdict != Verdict::ok) break;
     for (const Rule& rule : rules) {
       begins(rule.name);
       const auto checked = on_a_bench(devices, entry, rule);

@@ -23,8 +23,9 @@ struct RuleResult {
 /// Called with a rule's name before it is checked: a plugin may crash or hang in it.
 using RuleBegins = std::function<void(std::string_view rule)>;
 
-/// All rules, of memory and streams first, then of kernels where the device compiles them. Each opens the
-/// device anew. An exception that leaves the plugin is a failure of the rule.
+/// All rules, of memory and streams first (but only "allocate, copy, wait" where it does not hold), then of
+/// kernels where the device compiles them. Each opens the device anew. An exception that leaves the plugin is
+/// a failure of the rule.
 std::vector<RuleResult> check_rules(const DeviceList& devices, const DeviceEntry& entry,
                                     const RuleBegins& begins);
 
