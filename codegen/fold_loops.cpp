@@ -3,8 +3,10 @@
 
 namespace diji {
 
-FoldLoops::FoldLoops(const Graph& body, const KernelBody& kernel, std::string entry)
-    : program(kernel.programs[0]),
+FoldLoops::FoldLoops(const Graph& body, const KernelBody& kernel, const DeviceTraits& traits,
+                     std::string entry)
+    : vectors_a_chunk(traits.simt ? 1 : 4),
+      program(kernel.programs[0]),
       epilogue(kernel.epilogue),
       nest(new_nest(body, std::move(entry))),
       b(nest) {
@@ -45,7 +47,7 @@ void FoldLoops::place_grid(const std::vector<Dim>& grid) {
 
 void FoldLoops::across_lanes(int lanes, const std::function<void(Reg mask)>& inside) {
   const std::size_t inner = kept.back();
-  const Dim chunk(4 * lanes);
+  const Dim chunk(vectors_a_chunk * lanes);
   std::vector<Dim> grid = kept_sizes(kept.size() - 1);
   grid.push_back(ceil_div(axes.sizes[inner], chunk));
   place_grid(grid);

@@ -11,7 +11,7 @@ namespace diji {
 struct FoldLoops {
   enum Group : int { kKept, kFolded };
 
-  FoldLoops(const Graph& body, const KernelBody& kernel, std::string entry);
+  FoldLoops(const Graph& body, const KernelBody& kernel, const DeviceTraits& traits, std::string entry);
 
   bool innermost_kept() const { return !axes.groups.empty() && axes.groups.back() == kKept; }
   /// Sizes of the first `count` kept axes.
@@ -27,6 +27,7 @@ struct FoldLoops {
   /// The epilogue of one result (or one vector of them), stored.
   void store_result(Reg value, std::optional<std::size_t> vector_axis, int lanes, Reg mask);
 
+  int vectors_a_chunk;
   ScalarProgram program, epilogue;
   Access output{0, {}};
   LoopAxes axes{};

@@ -54,10 +54,10 @@ std::string KernelCHelpers::add(std::string name, const std::string& definition)
   return name;
 }
 
-std::string KernelCHelpers::text() const {
+std::string KernelCHelpers::text(std::string_view before) const {
   std::string all;
   for (const auto& [name, definition] : definitions_)
-    all += fmt::format("#ifndef HAS_{0}\n#define HAS_{0}\ninline {1}\n#endif\n", name, definition);
+    all += fmt::format("#ifndef HAS_{0}\n#define HAS_{0}\n{1}{2}\n#endif\n", name, before, definition);
   return all;
 }
 
@@ -143,9 +143,9 @@ std::string KernelCHelpers::masked_load(LaneType stored) {
                          kernel_c_lane("m", stored.lanes, lane), lane, scalar);
   }
   return add(
-      name,
-      fmt::format("{0} {1}(const global {2}* p, int{3} m) {{ return all(m) ? vload{3}(0, p) : ({0})({4}); }}",
-                  text, name, scalar, stored.lanes, lanes));
+      name, fmt::format(
+                "{0} {1}(const __global {2}* p, int{3} m) {{ return all(m) ? vload{3}(0, p) : ({0})({4}); }}",
+                text, name, scalar, stored.lanes, lanes));
 }
 
 std::string KernelCHelpers::masked_store(LaneType stored) {
@@ -159,14 +159,14 @@ std::string KernelCHelpers::masked_store(LaneType stored) {
   return add(
       name,
       fmt::format(
-          "void {1}(global {2}* p, int{3} m, {0} v) {{ if (all(m)) {{ vstore{3}(v, 0, p); return; }}{4} }}",
+          "void {1}(__global {2}* p, int{3} m, {0} v) {{ if (all(m)) {{ vstore{3}(v, 0, p); return; }}{4} }}",
           text, name, scalar, stored.lanes, lanes));
 }
 
 // The low word decides who was first; nobody reads the high one before the launch is over.
 std::string KernelCHelpers::report() {
   return add("report_error",
-             "void report_error(volatile global int* word, long node, int code, long value) { if "
+             "void report_error(volatile __global int* word, long node, int code, long value) { if "
              "(atomic_cmpxchg(word, 0, "
              "(int)((uint)node << 8) | code) == 0) word[1] = (int)value; }");
 }

@@ -34,7 +34,8 @@ class KernelCHelpers {
   std::string masked_load(LaneType stored);
   std::string masked_store(LaneType stored);
   std::string report();
-  std::string text() const;
+  /// `before` each function: "inline ".
+  std::string text(std::string_view before) const;
 
  private:
   std::string add(std::string name, const std::string& definition);

@@ -72,6 +72,8 @@ enum class NestOp : std::uint8_t {
   zip_low,     ///< the lower halves of two vectors, lane by lane in turn: a0 b0 a1 b1 …
   zip_high,    ///< the same of the upper halves
   even_lanes,  ///< lanes 0, 2, 4, … of two vectors, one behind the other
+  // across the lanes of a matrix unit (codegen/matrix_unit.h): grid indices that run in lockstep
+  matrix_step,  ///< operands: this lane's pairs of lhs, pairs of rhs (u32), sums (f32); results: new sums
   // memory: element index (of lane 0, or one for each lane), optional stride (in elements, between lanes),
   // optional mask (off lanes give 0)
   load,

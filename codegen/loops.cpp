@@ -77,6 +77,7 @@ std::vector<Reg> vector_loop(NestBuilder& b, Reg start, Reg end, int lanes, std:
 }
 
 int lanes_for(const DeviceTraits& traits, DType dtype) {
+  if (traits.simt) return 1;
   const int lanes = std::max(1, traits.vector_bytes / static_cast<int>(bytes_of(register_dtype(dtype))));
   return traits.lanes_max == 0 ? lanes : std::min(lanes, traits.lanes_max);
 }

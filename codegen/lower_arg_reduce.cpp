@@ -12,7 +12,7 @@ namespace {
 struct ArgReduceLowering : FoldLoops {
   ArgReduceLowering(const Graph& body, const KernelBody& kernel, const DeviceTraits& traits,
                     std::string entry)
-      : FoldLoops(body, kernel, std::move(entry)),
+      : FoldLoops(body, kernel, traits, std::move(entry)),
         smallest_wins(kernel.root_node->attributes.get_or("kind", std::string{}) == "min"),
         last(kernel.root_node->attributes.get_or<std::int64_t>("last", 0) != 0),
         dtype(body.type(kernel.root_node->inputs[0]).dtype),

@@ -202,7 +202,8 @@ struct ConvolutionLowering {
                   })[0];
   }
 
-  // Positions outside of x left out: a weight of infinity times the 0 there would be NaN.
+  // Positions outside of x left out: a weight of infinity times the 0 there would be NaN. Integers take what
+  // stands outside.
   Reg careful(Reg row, Reg column, Reg last) {
     const Reg size = b.maximum(b.dim(kernel_size), b.integer(1)), channel = b.dim(strides_of(x)[1]);
     axes.place(b, kRow, row);
@@ -221,8 +222,11 @@ struct ConvolutionLowering {
 
   Reg careful_axis(std::size_t axis, const Source& from, Reg mask, Reg at, Reg weight, Reg sums) {
     if (axis == spatial) {
-      const Reg left = b.splat(load_element(b, {.place = w_place, .index = weight}, dtype, 1), shape.lanes);
-      return b.select(mask, multiply_add(b, left, load_inside(from.index, at, mask), sums), sums);
+      const DType type = register_dtype(dtype);
+      const Reg left = b.convert(load_element(b, {.place = w_place, .index = weight}, w_dtype, 1), type);
+      const Reg right = b.convert(load_inside(from.index, at, mask), type);
+      const Reg next = multiply_add(b, b.splat(left, shape.lanes), right, sums);
+      return is_floating(type) ? b.select(mask, next, sums) : next;
     }
     return b.loop(b.integer(0), b.dim(w[axis + 2]), b.integer(1), {sums},
                   [&](Reg k, std::span<const Reg> carried) -> std::vector<Reg> {
@@ -278,6 +282,9 @@ struct ConvolutionLowering {
     problem.pack = [&](Reg first, Reg count, Reg column, Reg panel, Reg scratch) {
       pack(first, count, column, panel, scratch);
     };
+    if (traits.simt && !pointwise()) {
+      problem.element = [&](Reg row, Reg column) { return careful(row, column, b.dim(problem.depth)); };
+    }
     bool any_padded = false;
     for (std::size_t axis = 0; axis < spatial; ++axis) any_padded = any_padded || padded(axis);
     if (any_padded && is_floating(dtype)) {
@@ -307,7 +314,8 @@ struct ConvolutionLowering {
 
 Result<Kernel> lower_convolution(const Graph& body, const KernelBody& kernel, const DeviceTraits& traits,
                                  std::string entry) {
-  if (is_depthwise(body, kernel)) return lower_depthwise(body, kernel, traits, std::move(entry));
+  if (!traits.simt && is_depthwise(body, kernel))
+    return lower_depthwise(body, kernel, traits, std::move(entry));
   ConvolutionLowering lowering(body, kernel, traits, std::move(entry));
   lowering.run();
   return finish(std::move(lowering.nest), traits);

@@ -152,6 +152,14 @@ struct DotLowering {
     store_element(b, {.place = out, .index = element_index(b, output, where), .mask = mask}, value);
   }
 
+  bool pairs_lie_together(const Access& side) const {
+    const auto is_even = [](const Dim& dim) { return dim.constant().value_or(1) % 2 == 0; };
+    for (std::size_t axis = 0; axis < axes.sizes.size(); ++axis) {
+      if (axes.groups[axis] != kContracted && !is_even(side.strides[axis])) return false;
+    }
+    return is_even(side.offset) && axes.stride(side, kContracted).is(1);
+  }
+
   void run() {
     TileProblem problem{.batches = axes.extent(kBatch),
                         .rows = axes.extent(kRow),
@@ -166,12 +174,16 @@ struct DotLowering {
       axes.place(b, kRow, row);
       return element_index(b, lhs, axes.coordinates(b));
     };
-    if (axes.of_group(kColumn).empty() || axes.stride(rhs, kColumn).is(1)) {
-      problem.direct = {
-          .place = rhs_place, .along = axes.stride(rhs, kContracted), .column = [&](Reg column) {
-            axes.place(b, kColumn, column);
-            return element_index(b, rhs, axes.coordinates(b));
-          }};
+    problem.lhs_pairs_lie_together = pairs_lie_together(lhs);
+    if (traits.simt || axes.of_group(kColumn).empty() || axes.stride(rhs, kColumn).is(1)) {
+      problem.direct = {.place = rhs_place,
+                        .along = axes.stride(rhs, kContracted),
+                        .column =
+                            [&](Reg column) {
+                              axes.place(b, kColumn, column);
+                              return element_index(b, rhs, axes.coordinates(b));
+                            },
+                        .pairs_lie_together = pairs_lie_together(rhs)};
     }
     problem.pack = [&](Reg first, Reg count, Reg column, Reg panel, Reg) {
       pack(first, count, column, panel);

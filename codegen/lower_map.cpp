@@ -20,15 +20,16 @@ Result<Kernel> lower_program(const Graph& body, ScalarProgram program, Shape spa
     for (Access* access : axes.accesses) access->strides.emplace_back(0);
   }
   const std::size_t inner = axes.sizes.size() - 1;
+  const std::int64_t chunk = traits.simt ? 1 : kChunk;
   std::vector<Dim> grid(axes.sizes.begin(), axes.sizes.end() - 1);
-  grid.push_back(ceil_div(axes.sizes[inner], kChunk));
+  grid.push_back(ceil_div(axes.sizes[inner], chunk));
 
   LoopNest nest = new_nest(body, std::move(entry));
   nest.grid = element_count(grid);
   NestBuilder b(nest);
   std::vector<Reg> at = split_index(b, b.grid_index(), grid);
-  const Reg start = b.multiply(at[inner], b.integer(kChunk));
-  const Reg end = b.minimum(b.add(start, b.integer(kChunk)), b.dim(axes.sizes[inner]));
+  const Reg start = b.multiply(at[inner], b.integer(chunk));
+  const Reg end = b.minimum(b.add(start, b.integer(chunk)), b.dim(axes.sizes[inner]));
   const int lanes = lanes_for(traits, DType::f32);
   const int out = static_cast<int>(nest.places.size()) - 1;
   at[inner] = Reg::none;

@@ -10,7 +10,7 @@ namespace {
 
 struct ReduceLowering : FoldLoops {
   ReduceLowering(const Graph& body, const KernelBody& kernel, const DeviceTraits& traits, std::string entry)
-      : FoldLoops(body, kernel, std::move(entry)),
+      : FoldLoops(body, kernel, traits, std::move(entry)),
         reduction(*parse_reduction(kernel.root_node->attributes.get_or("kind", std::string{}))),
         dtype(body.type(kernel.root_node->outputs[0]).dtype),
         lanes(lanes_for(traits, dtype)) {}

@@ -32,16 +32,17 @@ struct ScatterLowering {
   void run() {
     const auto grid_axes = axes.of_group(kApart), ordered = axes.of_group(kOrdered);
     const bool vectors = !grid_axes.empty() && grid_axes.back() + 1 == axes.sizes.size();
+    const std::int64_t chunk = traits.simt ? 1 : kChunk;
     std::vector<Dim> grid;
     for (const std::size_t axis : grid_axes) grid.push_back(axes.sizes[axis]);
-    if (vectors) grid.back() = ceil_div(grid.back(), kChunk);
+    if (vectors) grid.back() = ceil_div(grid.back(), chunk);
     nest.grid = element_count(grid);
     const auto coordinates = split_index(b, b.grid_index(), grid);
     for (std::size_t i = 0; i < grid_axes.size(); ++i) at[grid_axes[i]] = coordinates[i];
     if (!vectors) return in_order(ordered, 0, [&] { apply(std::nullopt, 1, Reg::none); });
     const std::size_t inner = grid_axes.back();
-    const Reg start = b.multiply(at[inner], b.integer(kChunk));
-    const Reg end = b.minimum(b.add(start, b.integer(kChunk)), b.dim(axes.sizes[inner]));
+    const Reg start = b.multiply(at[inner], b.integer(chunk));
+    const Reg end = b.minimum(b.add(start, b.integer(chunk)), b.dim(axes.sizes[inner]));
     const int lanes = lanes_for(traits, DType::f32);
     in_order(ordered, 0, [&] {
       vector_loop(b, start, end, lanes, {},

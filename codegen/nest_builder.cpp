@@ -93,6 +93,19 @@ Reg NestBuilder::dot4(Reg a, Reg b, Reg c) {
   return emit({.op = NestOp::dot4, .operands = {a, b, c}}, type(c));
 }
 
+std::vector<Reg> NestBuilder::matrix_step(DType dtype, std::span<const Reg> lhs, std::span<const Reg> rhs,
+                                          std::span<const Reg> sums) {
+  NestInstruction step{.op = NestOp::matrix_step, .type = {dtype, 1}};
+  for (const std::span<const Reg> part : {lhs, rhs, sums})
+    step.operands.insert(step.operands.end(), part.begin(), part.end());
+  for (std::size_t i = 0; i < sums.size(); ++i) {
+    nest_.registers.push_back({DType::f32, 1});
+    step.results.push_back(static_cast<Reg>(nest_.registers.size() - 1));
+  }
+  block_->push_back(step);
+  return step.results;
+}
+
 Reg NestBuilder::unary(NestOp op, Reg x) { return emit({.op = op, .operands = {x}}, type(x)); }
 
 Reg NestBuilder::compare(NestOp op, Reg a, Reg b) {

@@ -39,6 +39,9 @@ class NestBuilder {
   Reg fused_multiply_add(Reg a, Reg b, Reg c);
   /// c[l] + Σ a[4l + j] · b[4l + j] for j < 4: a of u8, b of i8, c of i32.
   Reg dot4(Reg a, Reg b, Reg c);
+  /// One product of a matrix unit's tiles added to the sums; `dtype` is f16 or bf16, two of them in each u32.
+  std::vector<Reg> matrix_step(DType dtype, std::span<const Reg> lhs, std::span<const Reg> rhs,
+                               std::span<const Reg> sums);
   Reg unary(NestOp op, Reg x);
   Reg binary(NestOp op, Reg a, Reg b);
   Reg less(Reg a, Reg b) { return compare(NestOp::less, a, b); }

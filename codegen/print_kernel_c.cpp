@@ -3,36 +3,42 @@
 
 #include "base/check.h"
 #include "codegen/kernel_c_words.h"
+#include "codegen/simt_words.h"
 
 #include <fmt/format.h>
 
 namespace diji {
 namespace {
 
+// What differs between the languages.
+struct Style {
+  std::string_view helper;  // before a helper function
+  std::string_view kernel;  // before a kernel
+};
+constexpr Style kOpenCl = {"inline ", "kernel __attribute__((reqd_work_group_size(1, 1, 1))) "},
+                kSimt = {"inline __device__ ", "kernel "};
+
 class Printer {
  public:
-  Printer(const LoopNest& nest, bool one_item_a_group)
-      : nest_(nest), one_item_a_group_(one_item_a_group), names_(nest.registers.size()) {}
+  Printer(const LoopNest& nest, const Style& style)
+      : nest_(nest), style_(style), names_(nest.registers.size()) {}
 
   KernelText run() {
     block(nest_.body);
-    std::string head = helpers_.text();
+    std::string head = helpers_.text(style_.helper);
     std::string arguments, places;
     for (std::size_t i = 0; i < nest_.places.size(); ++i) {
-      arguments += fmt::format("global uchar* m{0}, long o{0}, ", i);
-      places += fmt::format("  global uchar* const p{0} = m{0} + o{0};\n", i);
+      arguments += fmt::format("__global uchar* m{0}, long o{0}, ", i);
+      places += fmt::format("  __global uchar* const p{0} = m{0} + o{0};\n", i);
     }
     for (std::size_t i = 0; i <= nest_.sizes.size(); ++i) arguments += fmt::format("long s{}, ", i);
     std::string function = fmt::format(
-        "kernel {}void diji_{}({}global uchar* em, long eo, global uchar* "
-        "scratch, long "
-        "stride, long count) {{\n{}  global uchar* const mine = scratch + get_global_id(0) * stride;\n"
+        "{}void diji_{}({}__global uchar* em, long eo, __global uchar* scratch, long stride, long count) {{\n"
+        "{}  __global uchar* const mine = scratch + get_global_id(0) * stride;\n"
         "  for (long grid = (long)get_global_id(0); grid < count; grid += (long)get_global_size(0)) {{\n{}  "
         "}}\n}}\n",
-        one_item_a_group_ ? "__attribute__((reqd_work_group_size(1, 1, 1))) " : "", nest_.entry, arguments,
-        places, out_);
-    return {.declarations = {"#pragma OPENCL FP_CONTRACT OFF\n", std::move(head)},
-            .function = std::move(function)};
+        style_.kernel, nest_.entry, arguments, places, out_);
+    return {.declarations = {std::move(head)}, .function = std::move(function)};
   }
 
  private:
@@ -61,12 +67,13 @@ class Printer {
       case NestOp::store: store(i); return;
       case NestOp::prefetch: return;  // a hint that drivers have no use for
       case NestOp::loop: loop(i); return;
+      case NestOp::matrix_step: matrix_step(i); return;
       case NestOp::when:
         line("if ({}) {{", operand(i, 0));
         inside([&] { block(i.body); });
         return;
       case NestOp::report_error:
-        line("if ({}) {}((volatile global int*)(em + eo), s{}, {}, {});", operand(i, 0), helpers_.report(),
+        line("if ({}) {}((volatile __global int*)(em + eo), s{}, {}, {});", operand(i, 0), helpers_.report(),
              nest_.sizes.size(), i.integer, operand(i, 1));
         return;
       default: define(i.results[0], value(i)); return;
@@ -260,11 +267,24 @@ class Printer {
     });
   }
 
+  // The sums are variables that the function changes: lhs, rhs and sums by reference, named after the dtype.
+  void matrix_step(const NestInstruction& i) {
+    const std::size_t first_sum = i.operands.size() - i.results.size();
+    std::string arguments;
+    for (std::size_t k = 0; k < i.results.size(); ++k) {
+      name(i.results[k]) = fmt::format("r{}", static_cast<int>(i.results[k]));
+      line("float {} = {};", name(i.results[k]), operand(i, first_sum + k));
+      arguments += (k == 0 ? "" : ", ") + name(i.results[k]);
+    }
+    for (std::size_t k = 0; k < first_sum; ++k) arguments += ", " + operand(i, k);
+    line("matrix_step_{}({});", name_of(i.type.dtype), arguments);
+  }
+
   // ---- memory
 
   std::string pointer(const NestInstruction& i) const {
     const std::string base = i.space == Space::local ? "mine" : fmt::format("p{}", i.place);
-    return fmt::format("((global {}*){})", kernel_c_scalar(kernel_c_stored(i.type).dtype), base);
+    return fmt::format("((__global {}*){})", kernel_c_scalar(kernel_c_stored(i.type).dtype), base);
   }
   bool scattered(const NestInstruction& i) const {
     return i.operands[1] != Reg::none || type(i.operands[0]).lanes > 1;
@@ -353,7 +373,7 @@ class Printer {
   }
 
   const LoopNest& nest_;
-  bool one_item_a_group_;
+  const Style& style_;
   std::vector<std::string> names_;
   KernelCHelpers helpers_;
   std::string out_;
@@ -362,6 +382,16 @@ class Printer {
 
 }  // namespace
 
-KernelText print_opencl(const LoopNest& nest) { return Printer(nest, true).run(); }
+KernelText print_opencl(const LoopNest& nest) {
+  KernelText text = Printer(nest, kOpenCl).run();
+  text.declarations.insert(text.declarations.begin(), "#pragma OPENCL FP_CONTRACT OFF\n");
+  return text;
+}
+
+KernelText print_simt(const LoopNest& nest) {
+  const auto inside = [](const std::string& text) { return fmt::format("namespace diji {{\n{}}}\n", text); };
+  const KernelText text = Printer(nest, kSimt).run();
+  return {.declarations = {simt_words(), inside(text.declarations[0])}, .function = inside(text.function)};
+}
 
 }  // namespace diji

@@ -10,4 +10,7 @@ namespace diji {
 /// Dialect "opencl-c" of device_plugin.h: vectors have at most 16 lanes.
 KernelText print_opencl(const LoopNest& nest);
 
+/// The dialects of SIMT devices: nests whose registers have one lane, behind simt_words().
+KernelText print_simt(const LoopNest& nest);
+
 }  // namespace diji

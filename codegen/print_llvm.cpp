@@ -208,6 +208,7 @@ class Printer {
       case NestOp::loop: loop(i); break;
       case NestOp::when: when(i); break;
       case NestOp::report_error: report_error(i); break;
+      case NestOp::matrix_step: CHECK(false, "matrix units belong to SIMT dialects"); break;
     }
   }
 

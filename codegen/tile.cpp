@@ -445,6 +445,7 @@ class TileLowering {
 
 void lower_tiles(NestBuilder& b, const DeviceTraits& traits, const TileProblem& problem,
                  const std::function<void(Reg batch)>& enter) {
+  if (traits.simt) return lower_tiles_simt(b, traits, problem, enter);
   TileLowering(b, traits, problem).run(enter);
 }
 

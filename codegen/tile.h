@@ -19,11 +19,14 @@ struct TileProblem {
   int lhs_place = 0;
   Dim lhs_along;                        ///< elements between neighbours in k
   std::function<Reg(Reg row)> lhs_row;  ///< index of lhs[row, 0]
+  /// Elements 2k and 2k + 1 along the contracted axis are neighbours, and every row begins at an even one.
+  bool lhs_pairs_lie_together = false;
   /// A right side whose columns lie side by side is read where it is.
   struct Direct {
     int place = 1;
     Dim along;                              ///< elements between neighbours in k
     std::function<Reg(Reg column)> column;  ///< index of rhs[0, column]
+    bool pairs_lie_together = false;        ///< as of the left side
   };
   std::optional<Direct> direct;
   /// Else, and always as quads, it is packed: writes rows [first, first + count) of the panel that begins at
@@ -35,6 +38,8 @@ struct TileProblem {
   /// One vector of sums over k < end once more, with what does not belong to it left out, where packing put 0
   /// in its place and 0 · ∞ made a NaN. None: nothing is ever left out.
   std::function<Reg(Reg row, Reg column, Reg end)> careful;
+  /// One sum over all of the contracted axis, for lockstep devices where the right side is not direct.
+  std::function<Reg(Reg row, Reg column)> element;
   /// Takes one vector of the result.
   std::function<void(Reg row, Reg column, Reg mask, Reg sums)> finish;
   bool finish_is_short = false;  ///< a few instructions, which may be repeated for each row of a tile
@@ -63,5 +68,8 @@ TileShape tile_shape(const DeviceTraits& traits, DType sums, DType lhs, DType rh
 /// Writes the nest: its grid, its local memory and its loops. `enter` is told the batch first.
 void lower_tiles(NestBuilder& b, const DeviceTraits& traits, const TileProblem& problem,
                  const std::function<void(Reg batch)>& enter);
+/// The same where grid indices run in lockstep (tile_simt.cpp).
+void lower_tiles_simt(NestBuilder& b, const DeviceTraits& traits, const TileProblem& problem,
+                      const std::function<void(Reg batch)>& enter);
 
 }  // namespace diji

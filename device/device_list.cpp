@@ -113,6 +113,12 @@ const std::vector<Error>& DeviceList::problems() {
   return problems_;
 }
 
+const std::vector<std::string>& DeviceList::absent() {
+  const std::scoped_lock lock(opening_);
+  list_all();
+  return absent_;
+}
+
 void DeviceList::list_all() {
   for (std::size_t i = 0; i < plugins_.size(); ++i) list_devices(i);
   // In the order of the plugins, whichever was asked first.
@@ -132,6 +138,9 @@ void DeviceList::list_devices(std::size_t index) {
     problems_.push_back(count.error());
     return;
   }
+  const char* why = plugin.table().last_error();
+  if (*count == 0 && why != nullptr && *why != '\0')
+    absent_.push_back(fmt::format("{}: {}", plugin.name(), why));
   for (int ordinal = 0; ordinal < *count; ++ordinal) {
     auto info = plugin.device_info(ordinal);
     if (!info) {

@@ -96,6 +96,8 @@ class DeviceList {
   const std::vector<DeviceEntry>& entries();
   /// Of those plugins and devices.
   const std::vector<Error>& problems();
+  /// "cuda: libcuda.so.1: cannot open shared object file": plugins without a device that say why.
+  const std::vector<std::string>& absent();
 
   /// "cpu", "cpu:0", "opencl:1". Opened once, then the same object. Errors: no_device, listing what exists.
   /// Any thread.
@@ -118,6 +120,7 @@ class DeviceList {
   std::mutex opening_;
   std::vector<std::unique_ptr<Device>> opened_;
   std::vector<Error> problems_;
+  std::vector<std::string> absent_;
 };
 
 }  // namespace diji

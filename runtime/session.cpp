@@ -9,6 +9,7 @@
 #include "graph/text.h"
 #include "ops/catalog.h"
 #include "plugins/cpu/cpu_plugin.h"
+#include "plugins/cuda_like/cuda_like_plugin.h"
 #include "plugins/opencl/opencl_plugin.h"
 #include "plugins/sim/sim_plugin.h"
 
@@ -148,8 +149,8 @@ std::string default_device() {
 }
 
 std::span<const diji_device_plugin_table* const> built_in_plugins() {
-  static const std::array kTables = {diji_plugin_cpu(), diji_plugin_opencl(),
-                                     diji_plugin_sim(diji_plugin_cpu())};
+  static const std::array kTables = {diji_plugin_cpu(), diji_plugin_opencl(), diji_plugin_cuda(),
+                                     diji_plugin_hip(), diji_plugin_sim(diji_plugin_cpu())};
   // The virtual accelerators come last and only where somebody has described one.
   const char* simulated = std::getenv("DIJI_SIM");
   const bool all = simulated != nullptr && *simulated != '\0';

@@ -22,7 +22,9 @@ std::string or_dash(const std::string& text) { return text.empty() ? "-" : text;
 Result<int> run(Context& context, const Arguments& arguments) {
   DeviceList* devices = TRY(context.devices(arguments));
   if (context.json()) {
-    print_json({{"devices", json_of_devices(*devices)}, {"problems", json_of_problems(*devices)}});
+    print_json({{"devices", json_of_devices(*devices)},
+                {"absent", devices->absent()},
+                {"problems", json_of_problems(*devices)}});
   } else {
     print_devices(*devices);
   }
@@ -80,6 +82,7 @@ void print_devices(DeviceList& devices) {
     if (!std::isnan(state.temperature_c)) print("  temperature  {:.0f} °C\n", state.temperature_c);
     if (!std::isnan(state.clock_mhz)) print("  clock        {:.0f} MHz\n", state.clock_mhz);
   }
+  for (const std::string& absent : devices.absent()) print("absent   {}\n", absent);
   for (const Error& problem : devices.problems()) print("refused  {}\n", problem.message);
 }
 

@@ -138,8 +138,15 @@ typedef struct diji_launch {
  * work-item's scratch begins at get_global_id(0) * stride. Groups have one item where properties say that
  * vectors are taken (simt 0).
  *
+ * Kernel contract of the dialects "cuda", "hip" and their relatives (C++17 without headers): the same kernel,
+ * extern "C" __global__, in groups of DIJI_SIMT_GROUP items, as many groups as wanted. "cuda-mma" and
+ * "hip-mfma" may use the matrix unit of sm_80 or gfx90a and later, whose lanes are neighbouring grid indices.
+ * a * b + c is two roundings: the compiler is told not to contract it.
+ *
  * Error word: 0 is "no error"; else code in bits 0-7, node in bits 8-31, value in bits 32-63, first writer
  * wins. */
+
+#define DIJI_SIMT_GROUP 128
 
 /* A tier-2 row: a kernel of the vendor's own for one operator. */
 typedef struct diji_kernel_row {
@@ -164,7 +171,8 @@ typedef struct diji_device_plugin_table {
 
   /* ---- tier 0: required ---- */
 
-  /* How many devices there are now. 0 with DIJI_OK: driver fine, no device. Called before open. */
+  /* How many devices there are now. 0 with DIJI_OK: no device, and last_error()
+   * then says why, or "". Called before open. */
   diji_status (*device_count)(int32_t* count);
   /* Fills the fields that struct_size of *out covers. */
   diji_status (*device_properties)(int32_t ordinal, diji_device_properties* out);

@@ -11,7 +11,8 @@ namespace diji::opencl {
 namespace {
 
 diji_status device_count(int32_t* count) {
-  *count = static_cast<int32_t>(all_devices().size());  // none where there is no loader
+  *count = static_cast<int32_t>(all_devices().size());
+  fail(DIJI_OK, api() == nullptr ? why_not() : *count == 0 ? "no platform shows a device" : "");
   return DIJI_OK;
 }
 
