@@ -19,8 +19,7 @@ struct PrinterEntry {
 };
 constexpr PrinterEntry kPrinters[] = {
     {"llvm-ir", print_llvm},  {"opencl-c", print_opencl}, {"c", print_c},           {"cuda", print_simt},
-    {"cuda-mma", print_simt}, {"hip", print_simt},        {"hip-mfma", print_simt}, {"musa", print_simt},
-    {"maca", print_simt},     {"corex", print_simt},
+    {"cuda-mma", print_simt}, {"hip", print_simt},        {"hip-mfma", print_simt},
 };
 
 // "map_add_multiply_tanh": what profiles and cache listings show.

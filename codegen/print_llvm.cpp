@@ -186,10 +186,9 @@ class Printer {
       case NestOp::bitcast:
         line("  {} = bitcast {} to {}", define(i.results[0]), typed(i.operands[0]), llvm_type(i.type));
         break;
-      case NestOp::splat: {
+      case NestOp::splat:
         names_[static_cast<std::size_t>(i.results[0])] = splat(name(i.operands[0]), i.type);
         break;
-      }
       case NestOp::lane_numbers: names_[static_cast<std::size_t>(i.results[0])] = lane_numbers(i.type); break;
       case NestOp::fold_add:
       case NestOp::fold_multiply:

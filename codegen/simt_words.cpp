@@ -29,7 +29,7 @@ typedef unsigned char uchar;
 typedef unsigned short ushort;
 typedef unsigned int uint;
 typedef unsigned long ulong;
-static_assert(sizeof(long) == 8 && static_cast<char>(-1) < 0, "kernels are for 64-bit hosts whose char is signed");
+static_assert(sizeof(long) == 8 && static_cast<char>(-1) < 0, "a 64-bit host whose char is signed");
 #if defined(__clang__) && defined(__NVPTX__)
 inline __device__ long get_global_id(int) {
   return (long)__nvvm_read_ptx_sreg_ctaid_x() * DIJI_GROUP + __nvvm_read_ptx_sreg_tid_x();
@@ -77,13 +77,13 @@ inline __device__ To same_bits(From from) {
 }
 #if (defined(__CUDACC_RTC__) || defined(__NVPTX__) || defined(__CUDA_ARCH__)) && \
     (!defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800)
-#define DIJI_MMA(type)                                                                                        \
-  inline __device__ void matrix_step_##type(float& c0, float& c1, float& c2, float& c3, uint a0, uint a1,     \
-                                            uint a2, uint a3, uint b0, uint b1) {                             \
-    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32." #type "." #type ".f32 {%0,%1,%2,%3}, "              \
-                 "{%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"                                                     \
-                 : "+f"(c0), "+f"(c1), "+f"(c2), "+f"(c3)                                                     \
-                 : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));                                     \
+#define DIJI_MMA(type)                                                                                 \
+  inline __device__ void matrix_step_##type(float& c0, float& c1, float& c2, float& c3, uint a0,       \
+                                            uint a1, uint a2, uint a3, uint b0, uint b1) {             \
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32." #type "." #type ".f32 {%0,%1,%2,%3}, "       \
+                 "{%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"                                              \
+                 : "+f"(c0), "+f"(c1), "+f"(c2), "+f"(c3)                                              \
+                 : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));                              \
   }
 DIJI_MMA(f16)
 DIJI_MMA(bf16)

@@ -24,8 +24,10 @@ typedef unsigned int fake_uint;
 extern "C" {
 struct { fake_uint x; } blockIdx, threadIdx, gridDim;
 void (*fake_matrix_step)(int lanes, int is_bfloat, float* const* sums, const fake_uint* operands);
-float fmaf(float, float, float), copysignf(float, float), sqrtf(float), fabsf(float), floorf(float), ceilf(float), rintf(float);
-double fma(double, double, double), copysign(double, double), sqrt(double), fabs(double), floor(double), ceil(double), rint(double);
+float fmaf(float, float, float), copysignf(float, float), sqrtf(float), fabsf(float);
+float floorf(float), ceilf(float), rintf(float);
+double fma(double, double, double), copysign(double, double), sqrt(double), fabs(double);
+double floor(double), ceil(double), rint(double);
 }
 inline int atomicCAS(int* word, int from, int to) { return __sync_val_compare_and_swap(word, from, to); }
 namespace diji {

@@ -10,6 +10,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <deque>
 #include <string>
 
 namespace {
@@ -130,7 +131,8 @@ int cuModuleUnload(void* module) { return dlclose(module), needs_context(); }
 int cuModuleGetFunction(void** out, void* module, const char* name) {
   auto* call = symbol<void(void**)>(module, std::string("fake_") + name);
   if (call == nullptr) return kNotFound;
-  auto* function = new Function{.call = call};  // as long as the process: modules are few
+  static std::deque<Function> functions;  // as long as the process: handles stay
+  Function* function = &functions.emplace_back(Function{.call = call});
   function->lanes = *symbol<int>(module, std::string("lanes_") + name);
   function->group = symbol<unsigned>(module, "blockIdx");
   function->item = symbol<unsigned>(module, "threadIdx");

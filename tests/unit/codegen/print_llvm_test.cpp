@@ -145,7 +145,8 @@ TEST_CASE("an unknown dialect is refused with those that exist") {
   const auto text = print_nest(LoopNest{.entry = "x"}, "opencl");
   REQUIRE_FALSE(text);
   EXPECT(text.error().message ==
-         "no printer for the kernel dialect 'opencl'; there are: llvm-ir, opencl-c, c");
+         "no printer for the kernel dialect 'opencl'; there are: llvm-ir, opencl-c, c, "
+         "cuda, cuda-mma, hip, hip-mfma");
 }
 
 }  // namespace

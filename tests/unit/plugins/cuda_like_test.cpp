@@ -24,8 +24,8 @@ struct Opened {
 
 constexpr std::string_view kTwice = R"(
 extern "C" __global__ __launch_bounds__(128)
-void diji_twice(unsigned char* m0, long o0, long s0, long s1, unsigned char* em, long eo, unsigned char* scratch,
-                long stride, long count) {
+void diji_twice(unsigned char* m0, long o0, long s0, long s1, unsigned char* em, long eo,
+                unsigned char* scratch, long stride, long count) {
   const long id = (long)blockIdx.x * 128 + threadIdx.x, items = (long)gridDim.x * 128;
   for (long i = id; i < count; i += items) ((int*)(m0 + o0))[i] = 2 * ((int*)(m0 + o0))[i] + (int)(s0 + s1);
 }
