@@ -39,7 +39,7 @@ struct Bench {
       return fail(ErrorCode::unsupported, "a device without a dialect compiles no kernels");
     auto kernels = TRY(lower(graph, traits_of(bench.entry().info)));
     Bench made{bench, std::move(kernels[0]), nullptr, TRY(bench.stream()), TRY(bench.alloc(8))};
-    made.module = TRY(bench.module(made.kernel.text));
+    made.module = TRY(bench.module(module_text(std::span(&made.kernel.text, 1))));
     TRY(made.clear_error());
     return made;
   }

@@ -119,9 +119,9 @@ TEST_CASE("events of a CUDA device measure and order") {
 TEST_CASE("a driver without a device says so, and that is no refusal") {
   REQUIRE(setenv("FAKE_GPU_DEVICES", "0", 1) == 0);
   const std::array<const diji_device_plugin_table*, 1> tables = {diji_plugin_hip()};
-  const DeviceList devices(tables, 1);
-  REQUIRE(unsetenv("FAKE_GPU_DEVICES") == 0);
+  DeviceList devices(tables, 1);
   EXPECT(devices.entries().empty());
+  REQUIRE(unsetenv("FAKE_GPU_DEVICES") == 0);
   EXPECT(devices.problems().empty());
   REQUIRE(devices.absent().size() == 1);
   EXPECT(devices.absent()[0] == "hip: the driver shows no device");
