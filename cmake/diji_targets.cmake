@@ -24,6 +24,7 @@ target_compile_options(diji_flags INTERFACE
   -Wall -Wextra -Wconversion -Wshadow -Werror
   $<$<COMPILE_LANG_AND_ID:CXX,Clang>:-Wno-missing-designated-field-initializers>
   $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-missing-field-initializers>
+  $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-shadow>  # GCC's means a constructor's parameters too
   -fstack-protector-strong -fno-omit-frame-pointer)
 target_compile_definitions(diji_flags INTERFACE _GLIBCXX_ASSERTIONS DIJI_VERSION="${PROJECT_VERSION}")
 # Debian's lld answers to clang alone.
