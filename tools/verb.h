@@ -62,6 +62,7 @@ extern const Verb kRunVerb;
 extern const Verb kCoverageVerb;
 extern const Verb kVerifyVerb;
 extern const Verb kCacheVerb;
+extern const Verb kPluginVerb;
 extern const Verb kDocsVerb;
 
 /// All verbs in the order of the help; defined beside main().

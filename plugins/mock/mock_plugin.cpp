@@ -1,7 +1,7 @@
 // Template for makers and double for tests: a tier 0 device over malloc, whose copies are done only when
 // somebody waits for them, so that a missing wait is found. For your own: copy this, replace what the
 // functions do.
-#include "plugins/mock/mock_plugin.h"
+#include "diji/device_plugin.h"
 
 #include <algorithm>
 #include <cstdio>
@@ -39,7 +39,7 @@ struct Event {
   uint64_t mark = 0;         // the event has happened when this many of the stream's operations have run
 };
 
-/// One lock for a whole device: a mock need not be fast, and waiting for an event runs another stream's work.
+/// One lock for a whole device: this need not be fast, and waiting for an event runs another stream's work.
 struct Device {
   std::mutex mutex;
   uint64_t used_bytes = 0;
@@ -234,11 +234,11 @@ constexpr diji_device_plugin_table kTable = {
 
 }  // namespace
 
-// A plugin in a shared object exports this one symbol; linked in, it has a name of its own.
+// A plugin in a shared object exports this one symbol.
 #if defined(DIJI_PLUGIN_SHARED)
 extern "C" __attribute__((visibility("default"))) const diji_device_plugin_table* diji_device_plugin(void) {
   return &kTable;
 }
-#else
+#else  // linked in: a name of its own
 extern "C" const diji_device_plugin_table* diji_plugin_mock(void) { return &kTable; }
 #endif

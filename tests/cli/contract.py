@@ -14,6 +14,7 @@ import unittest
 import answers
 import bad_input
 import case
+import makers
 
 
 def main():
@@ -26,7 +27,7 @@ def main():
     loader = unittest.TestLoader()
     if case.OPTIONS.pattern:
         loader.testNamePatterns = [f"*{case.OPTIONS.pattern}*"]
-    suite = unittest.TestSuite(loader.loadTestsFromModule(module) for module in (bad_input, answers))
+    suite = unittest.TestSuite(loader.loadTestsFromModule(module) for module in (bad_input, answers, makers))
     result = unittest.TextTestRunner(verbosity=2).run(suite)
     return 0 if result.wasSuccessful() and result.testsRun > 0 else 1
 
