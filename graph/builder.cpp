@@ -2,6 +2,7 @@
 #include "graph/builder.h"
 
 #include "base/check.h"
+#include "graph/custom_op.h"
 
 #include <algorithm>
 #include <cmath>
@@ -368,6 +369,7 @@ Values Builder::call(const OpDef& op, Values inputs, Attributes attributes, std:
   if (!ok()) return nothing;
   if (const auto which = primitive_of(&op))
     return {primitive(*which, std::move(inputs), std::move(attributes))};
+  if (op.custom != nullptr) return custom(op, std::move(inputs), std::move(attributes), std::move(name));
   // Before anything is made of the operands: sizes are only read from what the operator takes.
   if (auto checked = check_call(graph_, {&op, inputs, attributes}); !checked) {
     fail_with(std::move(checked).error());
@@ -401,6 +403,23 @@ Values Builder::call(const OpDef& op, Values inputs, Attributes attributes, std:
                  .attributes = std::move(attributes),
                  .name = std::move(name)},
                 std::move(types), std::move(contents))
+      .outputs;
+}
+
+Values Builder::custom(const OpDef& op, Values inputs, Attributes attributes, std::string name) {
+  auto types = infer_custom(graph_, op, inputs, attributes);  // its sentences name the declaration: first
+  if (auto checked = check_call(graph_, {&op, inputs, attributes}); types && !checked)
+    types = std::unexpected(std::move(checked).error());
+  if (!types) {
+    fail_with(std::move(types).error());
+    return Values(op.outputs.size(), ValueId::none);
+  }
+  return graph_
+      .add_node({.op = &op,
+                 .inputs = std::move(inputs),
+                 .attributes = std::move(attributes),
+                 .name = std::move(name)},
+                std::move(*types))
       .outputs;
 }
 
@@ -529,6 +548,11 @@ Result<void> check_call(const Graph& graph, const OpCall& call) {
 
 Result<std::vector<Value>> infer_call(const Graph& graph, const OpCall& call) {
   TRY(check_call(graph, call));
+  if (call.op->custom != nullptr) {
+    std::vector<Value> results;
+    for (Type& type : TRY(infer_custom(graph, call))) results.push_back({.type = std::move(type)});
+    return results;
+  }
   if (call.op->decompose == nullptr) {
     return fail(ErrorCode::unsupported, "{}: operators of its kind are not built yet", call.op->name);
   }

@@ -135,6 +135,7 @@ class Builder {
   Shape broadcast_shapes(const Shape& a, const Shape& b, std::string_view why);
 
  private:
+  Values custom(const OpDef& op, Values inputs, Attributes attributes, std::string name);
   ValueId stretched(ValueId x, const Shape& to);
   ValueId dot_of_merged_axes(ValueId a, ValueId b, const DotDims& dims, std::optional<DType> result);
   Graph& graph_;

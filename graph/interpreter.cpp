@@ -5,10 +5,12 @@
 #include "base/checked.h"
 #include "graph/bind.h"
 #include "graph/builder.h"
+#include "graph/custom_op.h"
 #include "graph/error_bound.h"
 #include "graph/reference.h"
 
 #include <algorithm>
+#include <cmath>
 #include <iterator>
 #include <limits>
 #include <optional>
@@ -97,6 +99,7 @@ class Interpreter {
 
   Result<void> node(const Node& node) {
     const auto primitive = primitive_of(node.op);
+    if (node.op->custom != nullptr) return custom(node);
     if (!primitive) return composed(node);
     switch (*primitive) {
       case Primitive::fusion: return body(node, *node.bodies[0]);
@@ -169,6 +172,34 @@ class Interpreter {
     for (std::size_t i = 0; i < static_cast<std::size_t>(mask.array.count()); ++i)
       count += integer_at(mask.array, i) != 0 ? 1 : 0;
     return bind_results(graph_, node, std::vector<StaticShape>{{count}}, bindings_);
+  }
+
+  // The operator's own function. What its result has to do with errors of its operands, nobody knows.
+  Result<void> custom(const Node& node) {
+    std::vector<HostTensor> tensors;
+    std::vector<OperandView> operands;
+    bool exact_operands = true;
+    for (const ValueId id : node.inputs) {
+      if (id == ValueId::none) {
+        operands.emplace_back();
+        continue;
+      }
+      tensors.push_back(TRY(tensor_of(cell(id)->array)));  // its bytes stay where they are
+      operands.push_back(OperandView::of(tensors.back()));
+      exact_operands &= std::ranges::all_of(cell(id)->bound, [](double bound) { return bound == 0; });
+    }
+    std::vector<Cell> results;
+    for (const HostTensor& tensor : TRY(node.op->custom->call(operands, node.attributes))) {
+      results.push_back(exact(tensor));
+      if (exact_operands && !is_floating(tensor.dtype())) continue;
+      const double share =
+          node.op->custom->tolerance_ulp() * std::ldexp(1.0, -info(tensor.dtype()).mantissa_bits);
+      std::vector<double>& bound = results.back().bound;
+      for (std::size_t i = 0; i < bound.size(); ++i)
+        bound[i] =
+            exact_operands ? share * std::fabs(tensor.as_double(static_cast<std::int64_t>(i))) : HUGE_VAL;
+    }
+    return finish(node, std::move(results));
   }
 
   Result<std::vector<Cell>> run_body(const Graph& body, std::vector<Cell> inputs) {

@@ -15,6 +15,7 @@
 namespace diji {
 
 class Builder;
+class CustomOp;
 class Graph;
 struct OpDef;
 
@@ -30,6 +31,7 @@ class List {
   constexpr List(std::initializer_list<T> items) {
     for (const T& item : items) items_[size_++] = item;
   }
+  constexpr void push_back(const T& item) { items_[size_++] = item; }
   constexpr std::size_t size() const { return size_; }
   constexpr bool empty() const { return size_ == 0; }
   constexpr const T& operator[](std::size_t i) const { return items_[i]; }
@@ -139,6 +141,8 @@ struct OpDef {
   /// Samples for one dtype of the operands typed "T".
   std::vector<Sample> (*samples)(DType dtype) = nullptr;
   OnnxName onnx;
+  /// Of kind host: what stands in place of a decomposition.
+  const CustomOp* custom = nullptr;
   /// The outside oracle: "onnx-node:test_add" names the ONNX node tests with that prefix. Required, see tidy.
   std::string_view oracle;
 };

@@ -24,16 +24,16 @@ constexpr std::int64_t kStretchedBytesMax = 1 << 28;
 // Operators may decompose to operators; a record that decomposes to itself is a mistake that must end.
 constexpr int kDecomposeRoundsMax = 16;
 
-bool has_composed(const Graph& graph) {
-  return std::ranges::any_of(graph.nodes(), [](const Node& node) { return !primitive_of(node.op); });
-}
+bool is_composed(const Node& node) { return !primitive_of(node.op) && node.op->custom == nullptr; }
+
+bool has_composed(const Graph& graph) { return std::ranges::any_of(graph.nodes(), is_composed); }
 
 Result<Graph> decompose_once(const Graph& graph) {
   return rewrite(graph, [&](Builder& builder, const Node& node, Values& inputs) -> std::optional<Values> {
-    if (primitive_of(node.op)) return std::nullopt;
+    if (!is_composed(node)) return std::nullopt;
     if (node.op->decompose == nullptr) {
       builder.fail(ErrorCode::unsupported,
-                   "operator '{}' has no decomposition: structured and host operators are not built yet",
+                   "operator '{}' has no decomposition: structured operators are not built yet",
                    node.op->name);
       return Values{};
     }

@@ -139,6 +139,7 @@ class Fuser {
     while (!pending.empty()) {
       const std::size_t reader = pending.back();
       pending.pop_back();
+      if (!primitive_of(node(reader).op)) continue;  // an operator of the user's, which reads memory
       if (primitive(reader) == Primitive::broadcast) return false;
       if (is_view(primitive(reader)))
         pending.insert(pending.end(), readers_[reader].begin(), readers_[reader].end());

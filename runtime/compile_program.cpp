@@ -1,6 +1,8 @@
 // One graph to a program: where values live, what is launched, where the host has to look.
 #include "runtime/compiler.h"
 
+#include "graph/custom_op.h"
+
 #include <algorithm>
 
 namespace diji {
@@ -122,6 +124,7 @@ class ProgramCompiler {
   }
 
   Result<void> node(const Node& node) {
+    if (node.op->custom != nullptr) return custom(node);
     switch (*primitive_of(node.op)) {
       case Primitive::reshape: storage(node.outputs[0]) = storage(node.inputs[0]); return {};
       case Primitive::dims: return write_sizes(node);
@@ -199,6 +202,37 @@ class ProgramCompiler {
     return {};
   }
 
+  // One launch of the user's kernel text where there is one for this device and all sizes are known before
+  // it, else the host's function between two segments.
+  Result<void> custom(const Node& node) {
+    const diji_op_kernel* text = kernel_of(graph_, node, executable_.device->info().dialect);
+    for (const ValueId id : node.inputs) use(id);
+    if (text == nullptr) {
+      for (const ValueId id : node.outputs) TRY(fresh_storage(id, Storage::Home::result, step_));
+      end_segment({.kind = Control::Kind::custom, .node = id_of(node)});
+      return {};
+    }
+    const Kernel kernel{.entry = text->entry, .text = {.declarations = {}, .function = text->text}};
+    auto place = kernels_.add(kernel);
+    Step step{.entry = std::move(place.entry),
+              .module = place.module,
+              .value = node.outputs[0],
+              .runs_as = RunsAs::native};
+    for (const ValueId id : node.outputs) TRY(fresh_storage(id, Storage::Home::arena, step_));
+    for (const Values* operands : {&node.inputs, &node.outputs}) {
+      for (const ValueId id : *operands) {
+        step.storages.push_back(storage(id));
+        const Shape& shape = graph_.type(id).shape;
+        step.sizes.insert(step.sizes.end(), shape.begin(), shape.end());
+      }
+    }
+    const Dim count = element_count(graph_.type(node.outputs[0]).shape);
+    step.grid = floor_div(count + Dim(text->elements - 1), Dim(text->elements));
+    step.operators = std::string(node.op->name);
+    add_step(std::move(step));
+    return {};
+  }
+
   Result<void> structured(const Node& node) {
     const bool is_loop = primitive_of(node.op) == Primitive::loop;
     Control control{.kind = is_loop ? Control::Kind::loop : Control::Kind::conditional, .node = id_of(node)};
@@ -227,6 +261,13 @@ class ProgramCompiler {
 };
 
 }  // namespace
+
+const diji_op_kernel* kernel_of(const Graph& graph, const Node& node, std::string_view dialect) {
+  if (node.op->custom == nullptr || !symbols_bound_by(node).empty()) return nullptr;
+  std::vector<DType> dtypes;
+  for (const ValueId id : node.inputs) dtypes.push_back(graph.type(id).dtype);
+  return node.op->custom->kernel(dialect, dtypes);
+}
 
 Result<std::size_t> compile_body(Executable& executable, KernelBuilder& kernels, CompiledBodies& bodies,
                                  const std::shared_ptr<const Graph>& graph) {

@@ -1,6 +1,7 @@
 // Graph to Executable: passes, lowering, the compile cache, the device's compiler.
 #pragma once
 
+#include "diji/custom_op.h"
 #include "passes/passes.h"
 #include "runtime/compile_cache.h"
 #include "runtime/executable.h"
@@ -61,5 +62,9 @@ Result<std::size_t> compile_body(Executable& executable, KernelBuilder& kernels,
 
 DeviceTraits traits_of(const DeviceInfo& info);
 inline DeviceTraits traits_of(const Device& device) { return traits_of(device.info()); }
+
+/// The kernel text that a custom operator's node runs as on devices of this dialect; null: the host's
+/// function.
+const diji_op_kernel* kernel_of(const Graph& graph, const Node& node, std::string_view dialect);
 
 }  // namespace diji

@@ -110,6 +110,7 @@ Result<Graph> prepared(const OpDef& op, Case& one) {
   Graph graph = graph_of(op, *one.sample, one.sizes, one.fed, status);
   TRY(std::move(status));
   one.truth = TRY(interpret_with_bounds(graph, one.fed));
+  if (op.custom != nullptr) TRY(check_strides(*op.custom, one.sample->inputs, one.sample->attributes));
   return graph;
 }
 
@@ -253,7 +254,7 @@ VerifyRow verify_operator(Device& device, CompileCache& cache, const OpDef& op, 
           fmt::format("{}: {}", sample.label, compared ? compared->problem : compared.error().message);
     }
   };
-  const std::vector<Sample> samples = op.samples(dtype);
+  const std::vector<Sample> samples = samples_of(op, dtype);
   std::vector<Case> cases;
   std::vector<Result<std::shared_ptr<const Executable>>> executables;  // by case
   std::vector<Graph> graphs;

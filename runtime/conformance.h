@@ -31,6 +31,15 @@ struct VerifyRow {
   std::string bits;
 };
 
+/// Samples of an operator: its own, or for one of the user's tensors whose sizes are all equal (so that most
+/// rules about sizes hold).
+std::vector<Sample> samples_of(const OpDef& op, DType dtype);
+
+/// A custom operator gives the same bits for operands that lie in memory in another order, with gaps, where
+/// it declares to take strides. Errors: failed, naming the operand and the element.
+Result<void> check_strides(const CustomOp& op, std::span<const HostTensor> inputs,
+                           const Attributes& attributes);
+
 /// All samples of `op` whose first operand may be `dtype`, each with its sizes as numbers and, where the
 /// operator allows it, as symbols.
 VerifyRow verify_operator(Device& device, CompileCache& cache, const OpDef& op, DType dtype);

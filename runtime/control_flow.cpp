@@ -72,6 +72,7 @@ Result<void> Runner::run_control(Frame& frame, std::size_t segment) {
     case Control::Kind::count: return run_count(frame, control);
     case Control::Kind::conditional: return run_conditional(frame, control, frame.controls[segment]);
     case Control::Kind::loop: return run_loop(frame, control, frame.controls[segment]);
+    case Control::Kind::custom: return run_custom(frame, control, frame.controls[segment]);
   }
   return {};
 }

@@ -25,6 +25,7 @@ struct RunStats {
   struct KernelTime {
     std::string entry;
     double milliseconds = 0;
+    RunsAs runs_as = RunsAs::generated;  ///< host: a custom operator, whose name is the entry
   };
   std::vector<KernelTime> kernels;  ///< by launch, when asked for
 };

@@ -144,7 +144,7 @@ Result<void> Runner::run_step(Frame& frame, const Step& step, const ReadyLaunch&
   if (!options_->timed) return {};
   TRY(stream_.sync());
   const std::chrono::duration<double, std::milli> elapsed = std::chrono::steady_clock::now() - start;
-  stats_.kernels.push_back({step.entry, elapsed.count()});
+  stats_.kernels.push_back({.entry = step.entry, .milliseconds = elapsed.count(), .runs_as = step.runs_as});
   return {};
 }
 

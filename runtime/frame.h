@@ -29,6 +29,7 @@ struct SegmentFrame {
   std::vector<ReadyLaunch> launches;  ///< by step
 };
 
+struct OperandView;
 struct Frame;
 
 /// What a loop holds from iteration to iteration.
@@ -44,6 +45,7 @@ struct LoopFrame {
 struct ControlFrame {
   std::vector<std::unique_ptr<Frame>> bodies;  ///< made when first run
   LoopFrame loop;
+  std::vector<Buffer> results;  ///< of a custom operator
 };
 
 /// Kept from run to run, so that nothing is planned or allocated again while sizes stay the same. Memory of a
@@ -110,6 +112,12 @@ class Runner {
   Result<std::vector<std::int64_t>> read_integers(Frame& frame, ValueId value);
   /// The same for a value with one element; from the graph where that tells it.
   Result<std::int64_t> read_one(Frame& frame, ValueId value);
+  // custom_call.cpp
+  Result<std::byte*> mapped(diji_place place);
+  Result<std::vector<OperandView>> custom_operands(Frame& frame, const Node& node,
+                                                   std::vector<HostTensor>& copies);
+  Result<void> run_custom(Frame& frame, const Control& control, ControlFrame& state);
+
   Result<void> read_bytes(std::span<std::byte> bytes, diji_place place);
 
   std::shared_ptr<const Executable> executable_;

@@ -23,7 +23,7 @@ struct Storage {
     sizes,     ///< the frame's own: written by the host when the sizes are known
     constant,  ///< the executable's
     input,     ///< of a body: where the one that runs it has it
-    result,    ///< of a conditional or loop: where its body left it
+    result,    ///< of a conditional or loop: where its body left it; of a custom operator: where the host did
   };
   Dim bytes;  ///< as an expression of the sizes
   int segment = 0;
@@ -33,6 +33,10 @@ struct Storage {
   diji_place constant{};
   bool read = false;  ///< by a step, a body, the host or as an output
 };
+
+/// Where a piece of the run is computed: by a kernel that diji wrote, by one that came as text, by a
+/// function.
+enum class RunsAs : std::uint8_t { generated, native, host };
 
 /// One kernel launch or one list of sizes.
 struct Step {
@@ -44,13 +48,14 @@ struct Step {
   ValueId value = ValueId::none;  ///< what it writes
   Shape elements;                 ///< for sizes: the numbers; entry is empty then
   DType elements_dtype = DType::i64;
+  RunsAs runs_as = RunsAs::generated;
   std::string operators;    ///< for messages: which operators of the model this computes
   std::int64_t number = 0;  ///< in Executable::operators: what an error word names it by
 };
 
 /// What the host does at the end of a segment.
 struct Control {
-  enum class Kind : std::uint8_t { observe, count, conditional, loop };
+  enum class Kind : std::uint8_t { observe, count, conditional, loop, custom };
   Kind kind = Kind::observe;
   NodeId node = NodeId::none;
   std::size_t count = 0;            ///< of a compact: the storage where its kernel writes how many

@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "base/nearest.h"
 #include "formats/onnx/import.h"
+#include "graph/custom_op.h"
 #include "graph/reference.h"
 #include "graph/text.h"
 #include "ops/catalog.h"
@@ -22,9 +23,13 @@ namespace {
 
 bool is_graph_text(const std::filesystem::path& path) { return path.extension() == ".txt"; }
 
-Result<Graph> read_graph_text(const std::filesystem::path& path) {
+Result<Graph> read_graph_text(const std::filesystem::path& path, const SessionOptions& options) {
   const auto bytes = TRY(read_file(path));
-  auto parsed = parse({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, find_op);
+  const auto find = [&](std::string_view name) {
+    const OpDef* own = find_custom(options.custom_ops, name);
+    return own != nullptr ? own : find_op(name);
+  };
+  auto parsed = parse({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, find);
   if (parsed) return parsed;
   parsed.error().file = path.string();
   return in_context(path.string(), std::move(parsed).error());
@@ -35,6 +40,7 @@ Result<ImportedModel> import_model(const std::filesystem::path& path, const Sess
   return read_onnx(path, {.fixed_dims = options.fixed_dims,
                           .constants = options.constants,
                           .overrides = options.overrides,
+                          .custom_ops = options.custom_ops,
                           .stretches = stretches});
 }
 
@@ -45,6 +51,7 @@ std::vector<bool> known_values(const Graph& graph) {
     known[i] = graph.values()[i].constant != nullptr || graph.values()[i].contents.has_value();
   }
   for (const Node& node : graph.nodes()) {
+    if (node.op->custom != nullptr) continue;
     const bool from_known = std::ranges::all_of(
         node.inputs, [&](ValueId id) { return id == ValueId::none || known[static_cast<std::size_t>(id)]; });
     for (const ValueId id : node.outputs)
@@ -53,33 +60,42 @@ std::vector<bool> known_values(const Graph& graph) {
   return known;
 }
 
-void count_nodes(const Graph& graph, Coverage& coverage) {
+std::string reason_of(const Node& node, std::string_view how, std::string_view dialect) {
+  if (how == "folded") return "known when the model is loaded";
+  if (how == "native") return fmt::format("{} of {}", dialect, node.op->custom->library());
+  if (how == "host")
+    return fmt::format("C function of {}, which has no {} for these operands", node.op->custom->library(),
+                       dialect);
+  return node.bodies.empty() ? "kernel from the primitives" : "the runtime runs its bodies";
+}
+
+void count_nodes(const Graph& graph, std::string_view dialect, Coverage& coverage) {
   const std::vector<bool> known = known_values(graph);
   for (const Node& node : graph.nodes()) {
     const bool folded = symbols_bound_by(node).empty() && std::ranges::all_of(node.outputs, [&](ValueId id) {
                           return known[static_cast<std::size_t>(id)];
                         });
-    (folded ? coverage.folded : coverage.generated) += 1;
-    const std::string_view how = folded ? "folded" : "generated";
+    const bool native = kernel_of(graph, node, dialect) != nullptr;
+    const bool host = node.op->custom != nullptr && !native;
+    (native ? coverage.native : host ? coverage.host : folded ? coverage.folded : coverage.generated) += 1;
+    const std::string_view how = native ? "native" : host ? "host" : folded ? "folded" : "generated";
     const auto row = std::ranges::find_if(
         coverage.rows, [&](const CoverageRow& r) { return r.op == node.op->name && r.how == how; });
     if (row != coverage.rows.end()) {
       ++row->count;
     } else {
-      const std::string_view generated =
-          node.bodies.empty() ? "kernel from the primitives" : "the runtime runs its bodies";
       coverage.rows.push_back({.op = std::string(node.op->name),
                                .how = std::string(how),
                                .count = 1,
-                               .reason = std::string(folded ? "known when the model is loaded" : generated)});
+                               .reason = reason_of(node, how, dialect)});
     }
-    for (const auto& body : node.bodies) count_nodes(*body, coverage);
+    for (const auto& body : node.bodies) count_nodes(*body, dialect, coverage);
   }
 }
 
-Coverage coverage_of(const Graph& graph) {
+Coverage coverage_of(const Graph& graph, std::string_view dialect) {
   Coverage coverage;
-  count_nodes(graph, coverage);
+  count_nodes(graph, dialect, coverage);
   std::ranges::sort(coverage.rows, [](const CoverageRow& a, const CoverageRow& b) {
     return std::tie(a.op, a.how) < std::tie(b.op, b.how);
   });
@@ -121,7 +137,7 @@ Result<std::vector<HostTensor>> in_order(const Graph& graph,
 }  // namespace
 
 Result<Graph> read_model(const std::filesystem::path& path, const SessionOptions& options) {
-  if (is_graph_text(path)) return read_graph_text(path);
+  if (is_graph_text(path)) return read_graph_text(path, options);
   ImportedModel model = TRY(import_model(path, options, false));
   return std::move(model.graph);
 }
@@ -161,7 +177,7 @@ Result<std::unique_ptr<Session>> Session::open(DeviceList& devices, const std::f
                                                const SessionOptions& options) {
   SessionOptions named = options;
   if (named.name.empty()) named.name = path.filename().string();
-  if (is_graph_text(path)) return of(devices, TRY(read_graph_text(path)), named);
+  if (is_graph_text(path)) return of(devices, TRY(read_graph_text(path, options)), named);
   ImportedModel model = TRY(import_model(path, options, false));
   auto session = TRY(of(devices, std::move(model.graph), named));
   session->read_stretching_ = [path, options, digest = std::move(model.digest)]() -> Result<Graph> {
@@ -176,7 +192,7 @@ Result<std::unique_ptr<Session>> Session::of(DeviceList& devices, Graph graph,
                                              const SessionOptions& options) {
   Device* device = TRY(devices.open(options.device.empty() ? default_device() : options.device));
   std::unique_ptr<Session> session(new Session());
-  session->coverage_ = coverage_of(graph);
+  session->coverage_ = coverage_of(graph, device->info().dialect);
   const std::string name = options.name.empty() ? graph.name : options.name;
   CompileCache cache;
   session->passes_ = options.passes;

@@ -23,6 +23,7 @@ struct SessionOptions {
   std::map<std::string, std::int64_t> fixed_dims;  ///< symbol to size: baked in
   std::map<std::string, HostTensor> constants;     ///< inputs that become part of the model
   std::map<std::string, HostTensor> overrides;     ///< in place of defaults; other names are left alone
+  std::vector<const OpDef*> custom_ops;            ///< of OpLibraries, which outlive the session
   PassOptions passes;
 };
 

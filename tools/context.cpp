@@ -36,6 +36,13 @@ Result<DeviceList*> Context::devices(const Arguments& arguments) {
   return devices_.get();
 }
 
+Result<std::vector<const OpDef*>> Context::custom_ops(const Arguments& arguments) {
+  if (libraries_.records().empty()) {
+    for (const std::string& path : arguments.all(kOpLibraryOption.name)) TRY(libraries_.load(path));
+  }
+  return libraries_.records();
+}
+
 Result<Device*> Context::device(const Arguments& arguments) {
   DeviceList* list = TRY(devices(arguments));
   return list->open(device_name_);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "device/device.h"
+#include "runtime/op_library.h"
 #include "tools/arguments.h"
 
 #include <memory>
@@ -23,12 +24,16 @@ class Context {
   /// The device of device_name(), opened. Errors: no_device, listing what exists.
   Result<Device*> device(const Arguments& arguments);
 
+  /// The operators of each --op-library; they live as long as this.
+  Result<std::vector<const OpDef*>> custom_ops(const Arguments& arguments);
+
  private:
   Context() = default;
   bool json_ = false;
   std::string device_name_;
   int threads_ = 1;
   std::unique_ptr<DeviceList> devices_;
+  OpLibraries libraries_;
 };
 
 }  // namespace diji::tools

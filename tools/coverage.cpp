@@ -23,14 +23,16 @@ struct ModelCoverage {
   std::string model;
   Coverage coverage;
   std::vector<RunStats::KernelTime> kernels;
-  double device_ms = 0;
-  std::string no_time;     ///< why there are no times
-  std::string not_finite;  ///< with --strict
-  double fallback = 0;     ///< share of operators on the host
+  std::array<double, 3> ms = {};  ///< by RunsAs
+  std::string no_time;            ///< why there are no times
+  std::string not_finite;         ///< with --strict
+  double fallback = 0;            ///< share of operators on the host
   // Of a model with operators that diji does not have:
   std::vector<OperatorUse> uses;
   std::string refusal;
 };
+
+std::size_t index(RunsAs runs_as) { return static_cast<std::size_t>(runs_as); }
 
 Result<void> measure(Session& session, const ModelOptions& options, ModelCoverage& result) {
   InputOptions inputs{.dims = options.dims};
@@ -42,22 +44,22 @@ Result<void> measure(Session& session, const ModelOptions& options, ModelCoverag
   TRY(session.run(zeros));
   const auto outputs = TRY(session.run(zeros, &stats, {.timed = true}));
   result.kernels = std::move(stats.kernels);
-  for (const auto& kernel : result.kernels) result.device_ms += kernel.milliseconds;
+  for (const auto& kernel : result.kernels) result.ms[index(kernel.runs_as)] += kernel.milliseconds;
   if (options.strict) result.not_finite = find_not_finite(session, zeros, outputs);
   return {};
 }
 
 // What a refused model needs, where operators are the reason.
-Result<ModelCoverage> survey(const std::string& model, Error refusal) {
+Result<ModelCoverage> survey(const std::string& model, const ModelOptions& options, Error refusal) {
   if (refusal.code != ErrorCode::unsupported) return std::unexpected(std::move(refusal));
-  auto uses = survey_onnx(model);
+  auto uses = survey_onnx(model, options.session.custom_ops);
   if (!uses || std::ranges::none_of(*uses, &OperatorUse::missing)) return std::unexpected(std::move(refusal));
   return ModelCoverage{.model = model, .uses = *std::move(uses), .refusal = std::move(refusal.message)};
 }
 
 Result<ModelCoverage> cover(DeviceList& devices, const std::string& model, const ModelOptions& options) {
   auto opened = Session::open(devices, model, options.session);
-  if (!opened) return survey(model, std::move(opened).error());
+  if (!opened) return survey(model, options, std::move(opened).error());
   const auto session = *std::move(opened);
   ModelCoverage result{.model = model, .coverage = session->coverage()};
   const Coverage& coverage = result.coverage;
@@ -93,8 +95,9 @@ void print_refused(const ModelCoverage& model) {
 Json json_of(const ModelCoverage& model) {
   if (!model.refusal.empty()) return json_of_refused(model);
   const Coverage& coverage = model.coverage;
-  const Json time = model.no_time.empty() ? Json(model.device_ms) : Json();
-  const Json none = model.no_time.empty() ? Json(0.0) : Json();
+  const auto time = [&](RunsAs runs_as) {
+    return model.no_time.empty() ? Json(model.ms[index(runs_as)]) : Json();
+  };
   Json rows = Json::array(), kernels = Json::array();
   for (const CoverageRow& row : coverage.rows) {
     rows.push_back({{"op", row.op}, {"how", row.how}, {"count", row.count}, {"reason", row.reason}});
@@ -107,7 +110,10 @@ Json json_of(const ModelCoverage& model) {
           {"generated", coverage.generated},
           {"host", coverage.host},
           {"folded", coverage.folded},
-          {"time_ms", {{"native", none}, {"generated", time}, {"host", none}}},
+          {"time_ms",
+           {{"native", time(RunsAs::native)},
+            {"generated", time(RunsAs::generated)},
+            {"host", time(RunsAs::host)}}},
           {"fallback", model.fallback},
           {"rows", rows},
           {"kernels", kernels}};
@@ -133,14 +139,17 @@ void print_text(const ModelCoverage& model, bool verbose) {
     print("no times: a run on zeros was refused: {}\n", model.no_time);
     return;
   }
-  print("time of one run on zeros: generated {} in {} kernels, native 0, host 0\n",
-        text_of_ms(model.device_ms), model.kernels.size());
+  const auto ms = [&](RunsAs runs_as) { return text_of_ms(model.ms[index(runs_as)]); };
+  print("time of one run on zeros: generated {} in {} kernels, native {}, host {}\n", ms(RunsAs::generated),
+        std::ranges::count(model.kernels, RunsAs::generated, &RunStats::KernelTime::runs_as),
+        ms(RunsAs::native), ms(RunsAs::host));
   if (!verbose) return;
   auto kernels = model.kernels;
   std::ranges::sort(kernels, std::greater(), &RunStats::KernelTime::milliseconds);
   Table times({">time", ">share", "kernel"});
   for (const auto& kernel : kernels) {
-    const double share = model.device_ms > 0 ? kernel.milliseconds / model.device_ms : 0;
+    const double all_ms = model.ms[0] + model.ms[1] + model.ms[2];
+    const double share = all_ms > 0 ? kernel.milliseconds / all_ms : 0;
     times.add({text_of_ms(kernel.milliseconds), fmt::format("{:.1f} %", 100 * share), kernel.entry});
   }
   times.print();

@@ -76,10 +76,11 @@ std::string first_culprit(Session& session, const std::map<std::string, HostTens
 
 }  // namespace
 
-Result<ModelOptions> model_options(const Context& context, const Arguments& arguments) {
+Result<ModelOptions> model_options(Context& context, const Arguments& arguments) {
   ModelOptions options;
   options.session.device = context.device_name();
   options.session.memory_limit_bytes = TRY(arguments.bytes("--memory-limit", 0));
+  options.session.custom_ops = TRY(context.custom_ops(arguments));
   options.session.passes = TRY(pass_options(arguments));
   options.dims = TRY(dims_of(arguments));
   options.strict = arguments.has("--strict");

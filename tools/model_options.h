@@ -23,6 +23,7 @@ inline constexpr std::array kModelOptions = {
     OptionDef{"--no-cache", "", "neither read nor write the compile cache"},
     OptionDef{"--verbose", "", "coverage, compiled kernels and memory too"},
     kPluginOption,
+    kOpLibraryOption,
 };
 
 /// For the verbs that can do without a device.
@@ -40,7 +41,7 @@ struct ModelOptions {
 };
 
 /// Errors: usage, with the nearest name for unknown rules and passes.
-Result<ModelOptions> model_options(const Context& context, const Arguments& arguments);
+Result<ModelOptions> model_options(Context& context, const Arguments& arguments);
 
 /// The first NaN or infinity in the outputs, as a sentence that names the output, the element and (by running
 /// again) the operators that made the first one; "" when there is none.

@@ -1,4 +1,5 @@
-// `diji plugin new NAME`: a folder with a skeleton that builds, loads and passes its test as it is.
+// `diji op new NAME` and `diji plugin new NAME`: a folder with a skeleton that builds, loads and passes its
+// test as it is.
 #include "base/files.h"
 #include "tools/context.h"
 #include "tools/json.h"
@@ -15,7 +16,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::size_t kNameBytesMax = 32;
-constexpr std::string_view kMock = "mock";
 
 // Names become C identifiers, file names and names of devices.
 Result<std::string> checked_name(const std::string& name) {
@@ -78,12 +78,12 @@ Result<void> write_skeleton(std::span<const SkeletonFile> files, std::string_vie
   return {};
 }
 
-Result<int> new_plugin(Context& context, const Arguments& arguments) {
-  if (arguments.operands()[0] != "new") {
-    return fail(ErrorCode::usage, "diji plugin: there is no '{}', only new", arguments.operands()[0]);
-  }
+Result<int> write_new(Context& context, const Arguments& arguments, std::string_view verb,
+                      std::span<const SkeletonFile> files, std::string_view stands_for) {
+  if (arguments.operands()[0] != "new")
+    return fail(ErrorCode::usage, "diji {}: there is no '{}', only new", verb, arguments.operands()[0]);
   const std::string name = TRY(checked_name(arguments.operands()[1]));
-  TRY(write_skeleton(plugin_skeleton(), kMock, name));
+  TRY(write_skeleton(files, stands_for, name));
   if (context.json()) {
     print_json({{"folder", name}});
   } else {
@@ -92,13 +92,32 @@ Result<int> new_plugin(Context& context, const Arguments& arguments) {
   return 0;
 }
 
+Result<int> new_op(Context& context, const Arguments& arguments) {
+  return write_new(context, arguments, "op", op_skeleton(), "example_op");
+}
+
+Result<int> new_plugin(Context& context, const Arguments& arguments) {
+  return write_new(context, arguments, "plugin", plugin_skeleton(), "mock");
+}
+
+constexpr Operands kNew = {"new NAME", "writes the folder NAME here; nothing that is there is overwritten", 2,
+                           2};
+
 }  // namespace
+
+constexpr Verb kOpVerb = {
+    .name = "op",
+    .summary = "the skeleton of a library with an operator of one's own, which builds and passes its test",
+    .example = "op new scale_rows",
+    .operands = kNew,
+    .run = new_op,
+};
 
 constexpr Verb kPluginVerb = {
     .name = "plugin",
     .summary = "the skeleton of a device plugin, which builds and passes its test",
     .example = "plugin new my_chip",
-    .operands = {"new NAME", "writes the folder NAME here; nothing that is there is overwritten", 2, 2},
+    .operands = kNew,
     .run = new_plugin,
 };
 

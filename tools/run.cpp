@@ -44,7 +44,7 @@ struct RunRequest {
   std::optional<Arithmetic> interpreter;
 };
 
-Result<RunRequest> options_from(const Context& context, const Arguments& arguments) {
+Result<RunRequest> options_from(Context& context, const Arguments& arguments) {
   RunRequest options;
   options.model = TRY(model_options(context, arguments));
   options.inputs.sources = TRY(parse_inputs(arguments.all("--input")));

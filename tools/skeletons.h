@@ -16,4 +16,7 @@ struct SkeletonFile {
 /// A device plugin of tier 0: plugins/mock, under the name "mock".
 std::span<const SkeletonFile> plugin_skeleton();
 
+/// A library with one operator, under the name "example_op".
+std::span<const SkeletonFile> op_skeleton();
+
 }  // namespace diji::tools

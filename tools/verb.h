@@ -53,6 +53,10 @@ inline constexpr std::array kCommonOptions = {
 /// For verbs on which a maker tries a plugin; the options of running a model have it too.
 inline constexpr OptionDef kPluginOption = {"--plugin", "LIB", "load this device plugin too", true};
 
+/// The same for operators of one's own.
+inline constexpr OptionDef kOpLibraryOption = {"--op-library", "LIB", "load this library of custom operators",
+                                               true};
+
 /// What a verb returns when the job ran and the answer is "no".
 inline constexpr int kAnswerIsNo = 1;
 
@@ -62,6 +66,7 @@ extern const Verb kRunVerb;
 extern const Verb kCoverageVerb;
 extern const Verb kVerifyVerb;
 extern const Verb kCacheVerb;
+extern const Verb kOpVerb;
 extern const Verb kPluginVerb;
 extern const Verb kDocsVerb;
 

@@ -34,6 +34,8 @@ constexpr std::array kOptions = {
     OptionDef{"--timeout", "S",
               "of --certify: the seconds that a rule or an operator may take (default: 120)"},
     kPluginOption,
+    OptionDef{kOpLibraryOption.name, kOpLibraryOption.value,
+              "instead of diji's operators those of this library", true},
 };
 
 struct Task {
@@ -41,9 +43,9 @@ struct Task {
   DType dtype;
 };
 
-std::vector<std::string> op_names() {
+std::vector<std::string> names_of(const std::vector<const OpDef*>& operators) {
   std::vector<std::string> names;
-  for (const OpDef* op : catalog()) names.emplace_back(op->name);
+  for (const OpDef* op : operators) names.emplace_back(op->name);
   return names;
 }
 
@@ -58,21 +60,28 @@ Result<std::vector<DType>> dtypes_of(const Arguments& arguments) {
   return chosen == kDTypeCount ? all : std::vector<DType>{all[chosen]};
 }
 
-Result<std::vector<Task>> tasks_of(const Arguments& arguments) {
+// Those of the libraries on trial, else diji's own.
+std::vector<const OpDef*> operators_on_trial(std::vector<const OpDef*> custom_ops) {
+  return custom_ops.empty() ? catalog() : custom_ops;
+}
+
+Result<std::vector<Task>> tasks_of(const Arguments& arguments, const std::vector<const OpDef*>& operators) {
   const std::vector<DType> dtypes = TRY(dtypes_of(arguments));
   const std::string glob = arguments.text("--op", "*");
   std::vector<Task> tasks;
   bool any_op = false;
-  for (const OpDef* op : catalog()) {
+  for (const OpDef* op : operators) {
     if (::fnmatch(glob.c_str(), std::string(op->name).c_str(), 0) != 0) continue;
     any_op = true;
     const DTypeSet allowed = op->inputs.empty() ? kAny : op->inputs[0].dtypes;
     for (const DType dtype : dtypes) {
-      if (op->samples != nullptr && contains(allowed, dtype)) tasks.push_back({op, dtype});
+      if ((op->samples != nullptr || op->custom != nullptr) && contains(allowed, dtype))
+        tasks.push_back({op, dtype});
     }
   }
   if (!any_op) {
-    return fail(ErrorCode::usage, "--op: no operator is named '{}'{}", glob, did_you_mean(glob, op_names()));
+    return fail(ErrorCode::usage, "--op: no operator is named '{}'{}", glob,
+                did_you_mean(glob, names_of(operators)));
   }
   if (tasks.empty())
     return fail(ErrorCode::usage, "--dtype: none of these operators takes {}", arguments.text("--dtype", ""));
@@ -185,7 +194,7 @@ Result<Certificate> certificate_of(DeviceList& devices, const std::string& name,
   const Device* opened = TRY(devices.open(name));
   Certificate certificate;
   certificate.entry = &*std::ranges::find(devices.entries(), opened->name(), &DeviceEntry::name);
-  const std::vector<Task> all = TRY(tasks_of(arguments));
+  const std::vector<Task> all = TRY(tasks_of(arguments, catalog()));  // of the device, not of a library
   std::vector<Task> tasks = TRY(drawn(all, arguments));
   if (certificate.entry->info.dialect.empty()) tasks.clear();
   certificate.selection = {.operators = arguments.text("--op", "*"),
@@ -257,8 +266,9 @@ Result<int> run(Context& context, const Arguments& arguments) {
   }
   if (arguments.has("--interpreter"))
     return fail(ErrorCode::usage, "--interpreter goes with --onnx-cases: elsewhere it is the reference");
-  const std::vector<VerifyRow> rows = TRY(
-      verify_all(*devices, names, TRY(drawn(TRY(tasks_of(arguments)), arguments)), [](std::string_view) {}));
+  const auto operators = operators_on_trial(TRY(context.custom_ops(arguments)));
+  const std::vector<Task> tasks = TRY(drawn(TRY(tasks_of(arguments, operators)), arguments));
+  const std::vector<VerifyRow> rows = TRY(verify_all(*devices, names, tasks, [](std::string_view) {}));
   Totals totals;
   for (const VerifyRow& row : rows) {
     totals.cases += row.cases;

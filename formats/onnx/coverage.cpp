@@ -4,6 +4,7 @@
 #include "formats/onnx/functions.h"
 #include "formats/onnx/names.h"
 #include "formats/onnx/special.h"
+#include "graph/custom_op.h"
 #include "ops/catalog.h"
 
 #include <algorithm>
@@ -35,7 +36,8 @@ std::string hint_for(const NodeProto& node, const Record& record, const Opsets& 
 
 class Survey {
  public:
-  Survey(const Model& model, const FunctionTable& functions) : model_(model), functions_(functions) {}
+  Survey(const Model& model, const FunctionTable& functions, std::span<const OpDef* const> custom_ops)
+      : model_(model), functions_(functions), custom_ops_(custom_ops) {}
 
   Result<void> visit(const GraphProto& graph, const Opsets& opsets) {
     for (const NodeProto& node : graph.nodes) {
@@ -91,7 +93,7 @@ class Survey {
 
   void count(const NodeProto& node, const Opsets& opsets) {
     OperatorUse& use = uses_[type_of(node)];
-    const Record record = find_record(node, opsets);
+    const Record record = find_record(node, opsets, custom_ops_);
     const bool known = find_special(node) != nullptr || (record.op != nullptr && record.version > 0);
     if (use.count++ == 0) {
       use.type = type_of(node);
@@ -105,6 +107,7 @@ class Survey {
 
   const Model& model_;
   const FunctionTable& functions_;
+  std::span<const OpDef* const> custom_ops_;
   std::map<std::string, OperatorUse> uses_;
   std::set<const FunctionProto*> seen_;
   std::vector<const FunctionProto*> path_;
@@ -158,10 +161,12 @@ Result<Opsets> read_opsets(const FunctionProto& function, std::string_view file)
   return collect_opsets(function.opsets, file);
 }
 
-Record find_record(const NodeProto& node, const Opsets& opsets) {
+Record find_record(const NodeProto& node, const Opsets& opsets, std::span<const OpDef* const> custom_ops) {
   const std::string_view domain = domain_of(node.domain);
-  const OpDef* op =
-      domain.empty() ? find_onnx(node.op_type) : find_onnx(fmt::format("{}.{}", domain, node.op_type));
+  const std::string type =
+      domain.empty() ? std::string(node.op_type) : fmt::format("{}.{}", domain, node.op_type);
+  const OpDef* op = find_custom(custom_ops, type);
+  if (op == nullptr) op = find_onnx(type);
   Record record{.op = op};
   const auto opset = opsets.find(domain);
   if (record.op == nullptr || opset == opsets.end()) return record;
@@ -172,8 +177,9 @@ Record find_record(const NodeProto& node, const Opsets& opsets) {
 }
 
 Result<std::vector<OperatorUse>> survey(const Model& model, const Opsets& opsets,
-                                        const FunctionTable& functions) {
-  Survey survey(model, functions);
+                                        const FunctionTable& functions,
+                                        std::span<const OpDef* const> custom_ops) {
+  Survey survey(model, functions, custom_ops);
   TRY(survey.visit(model.graph, opsets));
   return survey.take();
 }

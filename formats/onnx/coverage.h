@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <map>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -26,14 +27,15 @@ struct Record {
   const OpDef* op = nullptr;  ///< null: the catalogue has no such operator
   std::int64_t version = 0;   ///< 0: none that is understood
 };
-Record find_record(const NodeProto& node, const Opsets& opsets);
+Record find_record(const NodeProto& node, const Opsets& opsets, std::span<const OpDef* const> custom_ops);
 
 class FunctionTable;
 
 /// Each type of operator that the model's nodes have, within subgraphs and the bodies of functions that are
 /// called too. Errors (malformed): a domain without an operator set, functions that call themselves.
 Result<std::vector<OperatorUse>> survey(const Model& model, const Opsets& opsets,
-                                        const FunctionTable& functions);
+                                        const FunctionTable& functions,
+                                        std::span<const OpDef* const> custom_ops);
 
 /// All operators that cannot be imported in one error, with counts: unknown ones with the nearest known name,
 /// versions that are not understood with those that are.

@@ -38,10 +38,10 @@ class Importer {
     // Broken weights come before what diji lacks; operators it lacks before kinds of weights it lacks.
     const Result<void> weights = add_initializers();
     if (!weights && weights.error().code != ErrorCode::unsupported) return std::unexpected(weights.error());
-    TRY(refuse_missing(TRY(survey(model_, opsets_, functions)), model_.file));
+    TRY(refuse_missing(TRY(survey(model_, opsets_, functions, options_.custom_ops)), model_.file));
     TRY(weights);
     TRY(add_inputs());
-    NodeImporter nodes(model_, source_, functions);
+    NodeImporter nodes(model_, source_, functions, options_.custom_ops);
     TRY(nodes.add_nodes(model_.graph, order, scope_));
     if (nodes.sorted()) add_warning("its nodes are not in order; they were sorted");
     TRY(add_outputs());
@@ -216,11 +216,12 @@ Result<ImportedModel> read_onnx(const std::filesystem::path& path, const ImportO
   return onnx::import(file->bytes(), {file->path(), file, onnx::ExternalFiles(path.parent_path())}, options);
 }
 
-Result<std::vector<OperatorUse>> survey_onnx(const std::filesystem::path& path) {
-  return onnx::with_model(path, [](const onnx::Model& model) -> Result<std::vector<OperatorUse>> {
+Result<std::vector<OperatorUse>> survey_onnx(const std::filesystem::path& path,
+                                             std::span<const OpDef* const> custom_ops) {
+  return onnx::with_model(path, [&](const onnx::Model& model) -> Result<std::vector<OperatorUse>> {
     const onnx::Opsets opsets = TRY(onnx::read_opsets(model));
     const onnx::FunctionTable functions = TRY(onnx::FunctionTable::of(model));
-    return onnx::survey(model, opsets, functions);
+    return onnx::survey(model, opsets, functions, custom_ops);
   });
 }
 

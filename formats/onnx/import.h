@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -23,6 +24,8 @@ struct ImportOptions {
   std::map<std::string, HostTensor> constants;
   /// In place of defaults: for graph inputs that have an initializer of their name. Others are left alone.
   std::map<std::string, HostTensor> overrides;
+  /// Operators of the user's (graph/custom_op.h), found by domain and name.
+  std::vector<const OpDef*> custom_ops;
   bool stretches = false;  ///< Graph::stretches of the graph
 };
 
@@ -52,7 +55,8 @@ struct OperatorUse {
 
 /// The operators that a file's nodes have, sorted by name, without importing it. Errors: those of read_onnx
 /// that come before operators.
-Result<std::vector<OperatorUse>> survey_onnx(const std::filesystem::path& path);
+Result<std::vector<OperatorUse>> survey_onnx(const std::filesystem::path& path,
+                                             std::span<const OpDef* const> custom_ops = {});
 
 /// Operators that the importer resolves itself or builds bodies for, with the first operator set that has
 /// them.

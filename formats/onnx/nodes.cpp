@@ -155,7 +155,7 @@ Result<ImportedList> NodeImporter::call_function(const FunctionProto& function, 
 }
 
 Result<ImportedList> NodeImporter::call_operator(const NodeProto& node, ImportedList inputs, Scope& scope) {
-  const Record record = find_record(node, scope.opsets);
+  const Record record = find_record(node, scope.opsets, custom_ops_);
   const bool is_default = domain_of(node.domain).empty();
   ForeignNode call{.version = record.version,
                    .attributes = TRY(read_attributes(node, *record.op, source_)),

@@ -8,6 +8,7 @@
 #include "formats/onnx/tensor.h"
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -21,8 +22,9 @@ inline constexpr std::int64_t kExpansionMax = std::int64_t{1} << 22;
 
 class NodeImporter {
  public:
-  NodeImporter(const Model& model, Source& source, const FunctionTable& functions)
-      : model_(model), source_(source), functions_(functions) {}
+  NodeImporter(const Model& model, Source& source, const FunctionTable& functions,
+               std::span<const OpDef* const> custom_ops)
+      : model_(model), source_(source), functions_(functions), custom_ops_(custom_ops) {}
 
   /// Nodes of a graph whose other values are in the scope already.
   Result<void> add_nodes(const GraphProto& graph, const NodeOrder& order, Scope& scope);
@@ -54,6 +56,7 @@ class NodeImporter {
   const Model& model_;
   Source& source_;
   const FunctionTable& functions_;
+  std::span<const OpDef* const> custom_ops_;
   std::int64_t expansion_ = 0;
   bool sorted_ = false;
 };

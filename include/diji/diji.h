@@ -12,6 +12,8 @@
 #ifndef DIJI_DIJI_H
 #define DIJI_DIJI_H
 
+#include "diji/dtype.h"
+
 #include <stddef.h>
 #include <stdint.h>
 
@@ -34,22 +36,6 @@ typedef enum diji_status_code {
   DIJI_STATUS_ENVIRONMENT = 4, /* no such device, out of memory */
   DIJI_STATUS_DEADLINE = 5
 } diji_status_code;
-
-typedef enum diji_dtype {
-  DIJI_F64,
-  DIJI_F32,
-  DIJI_F16,
-  DIJI_BF16,
-  DIJI_I8,
-  DIJI_U8,
-  DIJI_I16,
-  DIJI_U16,
-  DIJI_I32,
-  DIJI_U32,
-  DIJI_I64,
-  DIJI_U64,
-  DIJI_BOOL
-} diji_dtype;
 
 typedef struct diji_model diji_model;
 typedef struct diji_result diji_result;

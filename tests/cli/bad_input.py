@@ -63,7 +63,7 @@ class Usage(Case):
                 self.refused(*words, code=2, error="usage", says=[part])
 
     def test_what_is_not_built_is_refused(self):
-        for words in (["--precision", "bf16"], ["--op-library", "lib.so"]):
+        for words in (["--precision", "bf16"],):
             words = ["run", "model.onnx", "--input", "x=zeros", *words]
             self.refused(*words, code=2, error="usage", says=[words[-2]])
 
