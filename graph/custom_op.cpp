@@ -46,6 +46,12 @@ bool is_name(const char* text) {
   return !name.empty() && name.size() <= kNameBytesMax && std::ranges::all_of(name, printable);
 }
 
+// diji gives a kernel another name where many share a module.
+bool stands_once(std::string_view text, std::string_view entry) {
+  const std::size_t at = text.find(fmt::format("{}(", entry));
+  return at != std::string_view::npos && text.find(entry) == at && text.rfind(entry) == at;
+}
+
 constexpr AttributeKind kKinds[] = {AttributeKind::integer, AttributeKind::real, AttributeKind::text,
                                     AttributeKind::integers};
 
@@ -237,8 +243,12 @@ Result<void> CustomOp::take_kernels() {
     const diji_op_kernel* kernel = raw_.kernels[i];
     if (kernel == nullptr || kernel->struct_size < sizeof(diji_op_kernel) || !is_name(kernel->dialect) ||
         !is_name(kernel->dtypes) || !is_name(kernel->entry) || kernel->text == nullptr ||
-        kernel->elements < 1 || !(kernel->tolerance_ulp >= 0)) {
-      return wrong(kCode, "kernel {} lacks its dialect, dtypes, entry, text, elements or tolerance", i);
+        kernel->elements < 1 || !(kernel->tolerance_ulp >= 0) || !stands_once(kernel->text, kernel->entry)) {
+      return wrong(kCode,
+                   "kernel {} lacks its dialect, dtypes, entry, elements or tolerance, or a text in which "
+                   "the entry's name "
+                   "stands once",
+                   i);
     }
     kernels_.push_back(*kernel);
   }

@@ -194,7 +194,7 @@ Result<Certificate> certificate_of(DeviceList& devices, const std::string& name,
   const Device* opened = TRY(devices.open(name));
   Certificate certificate;
   certificate.entry = &*std::ranges::find(devices.entries(), opened->name(), &DeviceEntry::name);
-  const std::vector<Task> all = TRY(tasks_of(arguments, catalog()));  // of the device, not of a library
+  const std::vector<Task> all = TRY(tasks_of(arguments, catalog()));
   std::vector<Task> tasks = TRY(drawn(all, arguments));
   if (certificate.entry->info.dialect.empty()) tasks.clear();
   certificate.selection = {.operators = arguments.text("--op", "*"),
@@ -251,6 +251,9 @@ Result<int> certify(Context& context, const Arguments& arguments) {
 }
 
 Result<int> run(Context& context, const Arguments& arguments) {
+  if (arguments.has("--certify") && arguments.has(kOpLibraryOption.name))
+    return fail(ErrorCode::usage, "--certify is about a device and diji's operators; {} does not go with it",
+                kOpLibraryOption.name);
   if (arguments.has("--certify")) return certify(context, arguments);
   DeviceList* devices = TRY(context.devices(arguments));
   const std::vector<std::string> names = devices_to_verify(*devices, context, arguments);
@@ -267,8 +270,8 @@ Result<int> run(Context& context, const Arguments& arguments) {
   if (arguments.has("--interpreter"))
     return fail(ErrorCode::usage, "--interpreter goes with --onnx-cases: elsewhere it is the reference");
   const auto operators = operators_on_trial(TRY(context.custom_ops(arguments)));
-  const std::vector<Task> tasks = TRY(drawn(TRY(tasks_of(arguments, operators)), arguments));
-  const std::vector<VerifyRow> rows = TRY(verify_all(*devices, names, tasks, [](std::string_view) {}));
+  const std::vector<VerifyRow> rows = TRY(verify_all(
+      *devices, names, TRY(drawn(TRY(tasks_of(arguments, operators)), arguments)), [](std::string_view) {}));
   Totals totals;
   for (const VerifyRow& row : rows) {
     totals.cases += row.cases;

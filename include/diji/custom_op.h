@@ -109,7 +109,7 @@ typedef struct diji_op_kernel {
   const char* dialect; /* "llvm-ir": the `kernel text` of `diji devices` */
   const char* dtypes;  /* of the inputs: "f32", or "f32,i64" */
   const char* entry;
-  const char* text;
+  const char* text; /* in which the entry's name stands once, with a "(" behind it */
   int64_t
       elements; /* of output 0 that one grid index computes: the grid is their count / elements, rounded up */
   double tolerance_ulp; /* how far it may lie from run(), in units of the last place; 0: the same bits */

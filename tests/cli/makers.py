@@ -1,18 +1,22 @@
-"""What makers start from: `plugin new` writes a folder that builds, loads and passes its test as it is."""
+"""What makers start from: `plugin new` and `op new` write folders that build, load and pass their tests as they are."""
 
+import itertools
 import os
 import subprocess
 
+import tiny_models
 from case import OPTIONS, Case
 
 
-class Skeletons(Case):
+class Maker(Case):
     def build(self, folder):
         """The skeleton's own build and test, with nothing of diji but the command."""
         run = self.run_program(f"./{folder}/build", DIJI=OPTIONS.diji)
         self.assertEqual(run.returncode, 0, run.stdout + run.stderr)
         return run.stdout
 
+
+class Skeletons(Maker):
     def test_plugin_builds_and_passes(self):
         self.assertEqual(self.document("plugin", "new", "my_chip"), {"folder": "my_chip"})
         out = self.build("my_chip")
@@ -41,10 +45,73 @@ class Skeletons(Case):
                 self.assertEqual(os.stat(path).st_mode & 0o022, 0, path)
 
     def test_refusals(self):
-        for name in ["", "../up", "a/b", "9lives", "With_Capitals", "-x", "a" * 33, "a.b"]:
-            with self.subTest(name=name):
-                self.refused("plugin", "new", name, code=2, error="usage")
+        for verb, name in itertools.product(["plugin", "op"], ["", "../up", "a/b", "9lives", "With_Capitals", "-x", "a" * 33, "a.b"]):
+            with self.subTest(verb=verb, name=name):
+                self.refused(verb, "new", name, code=2, error="usage")
         self.refused("plugin", "old", "chip", code=2, error="usage", says=["new"])
         self.write("taken/file", b"mine")
         self.refused("plugin", "new", "taken", code=2, error="usage", says=["is there already"])
         self.assertEqual(sorted(os.listdir(self.here / "taken")), ["file"])
+
+
+class CustomOperators(Maker):
+    """The operator of `op new` in ONNX models: y[i, j] = x[i, j] * scale[i]."""
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.library = ["--op-library", "scale_rows/libscale_rows.so"]
+        cls.write("own.onnx", tiny_models.custom("scale_rows"))
+        cls.write("rows.npy", tiny_models.npy("f32", [3, 2], [1, 2, 3, 4, 5, 6]))
+        cls.write("scale.npy", tiny_models.npy("f32", [3], [1, -1, 2]))
+
+    def setUp(self):
+        if not (self.here / "scale_rows").exists():
+            self.diji("op", "new", "scale_rows")
+            out = self.build("scale_rows")
+            self.assertIn("contiguous passed\nstrided passed\n", out)
+            self.assertIn("16 cases, 0 failed, 0 refused", out)
+
+    def test_run(self):
+        inputs = ["--input", "x=rows.npy", "--input", "scale=scale.npy"]
+        document = self.document("run", "own.onnx", *self.library, *inputs, "--output", "results")
+        self.assertEqual(document["coverage"], {"native": 0, "generated": 1, "host": 1, "folded": 0})
+        result = tiny_models.read_npy((self.here / "results/y.npy").read_bytes())
+        self.assertEqual(result, ((3, 2), [1, 4, -9, -16, 50, 72]))
+
+    def test_coverage(self):
+        document = self.document("coverage", "own.onnx", *self.library)
+        (row,) = [row for row in document["rows"] if row["how"] == "host"]
+        self.assertEqual((row["op"], row["count"]), ("example.scale_rows", 1))
+        self.assertIn("libscale_rows.so", row["reason"])
+        self.assertEqual(document["fallback"], 0.5)
+        self.assertGreater(document["time_ms"]["host"], 0)
+        self.diji("coverage", "own.onnx", *self.library, "--max-fallback", "10%", code=1)
+
+    def test_verify(self):
+        document = self.document("verify", *self.library)
+        self.assertEqual([row["op"] for row in document["rows"]], ["example.scale_rows"])
+        self.assertEqual((document["cases"], document["failed"], document["unsupported"]), (16, 0, 0))
+
+    def test_without_the_library_the_operator_is_named(self):
+        self.refused("run", "own.onnx", code=3, error="unsupported", says=["example.scale_rows"])
+
+    def test_a_model_that_does_not_fit_the_declaration(self):
+        self.write("ints.onnx", tiny_models.custom("scale_rows", "i32"))
+        says = ["input 'x' is declared as strided f32 of rank 2, the call has contiguous i32[rows, 2]"]
+        self.refused("run", "ints.onnx", *self.library, code=3, error="mismatch", says=says)
+
+    def test_refused_libraries(self):
+        def refused(path, says):
+            self.refused("run", "own.onnx", "--op-library", path, code=4, error="no_device", says=[path, says])
+
+        refused("nothing.so", "No such file")
+        self.write("broken.so", b"this is no library")
+        refused("broken.so", "too short")
+        writable = self.write("writable.so", (self.here / "scale_rows/libscale_rows.so").read_bytes())
+        os.chmod(writable, 0o666)
+        refused("writable.so", "may be written by others")
+        if OPTIONS.plugin:
+            refused(OPTIONS.plugin, "it exports no diji_op_library_entry()")
+        twice = [*self.library, *self.library]
+        self.refused("verify", *twice, code=4, error="no_device", says=["there is an operator example.scale_rows already"])

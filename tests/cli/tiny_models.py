@@ -47,21 +47,22 @@ def value_info(name, dtype, shape):
     return message((1, name), (2, message((1, tensor_type))))
 
 
-def node(op_type, inputs, outputs, **attributes):
+def node(op_type, inputs, outputs, domain="", **attributes):
     """Integer attributes only."""
     fields = [(1, name) for name in inputs] + [(2, name) for name in outputs]
-    fields += [(3, f"{op_type}_node"), (4, op_type)]
+    fields += [(3, f"{op_type}_node"), (4, op_type), (7, domain)]
     fields += [(5, message((1, key), (3, value), (20, 2))) for key, value in attributes.items()]
     return message(*fields)
 
 
-def model(nodes, inputs, outputs, constants=()):
-    """`inputs` and `outputs` are (name, dtype, shape) with names for symbolic sizes."""
+def model(nodes, inputs, outputs, constants=(), domain=None):
+    """`inputs` and `outputs` are (name, dtype, shape) with names for symbolic sizes; `domain` beside ONNX's own."""
     graph = message(
         *[(1, n) for n in nodes], (2, "tiny"), *[(5, tensor_pb(*rest, name)) for name, *rest in constants],
         *[(11, value_info(*i)) for i in inputs], *[(12, value_info(*o)) for o in outputs],
     )  # fmt: skip
-    return message((1, 8), (2, "tiny_models"), (7, graph), (8, message((1, ""), (2, 17))))
+    opsets = [("", 17)] + ([(domain, 1)] if domain else [])
+    return message((1, 8), (2, "tiny_models"), (7, graph), *[(8, message((1, d), (2, v))) for d, v in opsets])
 
 
 # ---- the models ----
@@ -83,6 +84,13 @@ def ratio(dtype):
 def rounded():
     """y is x f32[2, 3] as bf16, which .npy cannot hold."""
     return model([node("Cast", ["x"], ["y"], to=16)], [("x", "f32", [2, 3])], [("y", "bf16", [2, 3])])
+
+
+def custom(op, dtype="f32"):
+    """y = op(x * x, scale) of the domain `example`; x is [rows, 2]."""
+    nodes = [node("Mul", ["x", "x"], ["xx"]), node(op, ["xx", "scale"], ["y"], domain="example")]
+    ports = [("x", dtype, ["rows", 2]), ("scale", dtype, ["rows"])]
+    return model(nodes, ports, [("y", dtype, ["rows", 2])], domain="example")
 
 
 def strange():
