@@ -45,7 +45,8 @@ class Skeletons(Maker):
                 self.assertEqual(os.stat(path).st_mode & 0o022, 0, path)
 
     def test_refusals(self):
-        for verb, name in itertools.product(["plugin", "op"], ["", "../up", "a/b", "9lives", "With_Capitals", "-x", "a" * 33, "a.b"]):
+        names = ["", "../up", "a/b", "9lives", "With_Capitals", "-x", "a" * 33, "a.b"]
+        for verb, name in itertools.product(["plugin", "op"], names):
             with self.subTest(verb=verb, name=name):
                 self.refused(verb, "new", name, code=2, error="usage")
         self.refused("plugin", "old", "chip", code=2, error="usage", says=["new"])
@@ -114,4 +115,5 @@ class CustomOperators(Maker):
         if OPTIONS.plugin:
             refused(OPTIONS.plugin, "it exports no diji_op_library_entry()")
         twice = [*self.library, *self.library]
-        self.refused("verify", *twice, code=4, error="no_device", says=["there is an operator example.scale_rows already"])
+        says = ["there is an operator example.scale_rows already"]
+        self.refused("verify", *twice, code=4, error="no_device", says=says)
