@@ -59,7 +59,7 @@ TEST_CASE("a plugin built against ABI 1.0 loads, keeps the rules and computes") 
   EXPECT_FALSE(entry.info.simt);
   EXPECT(std::isnan(entry.plugin->device_state(0).temperature_c));
   EXPECT(rules_that_hold(devices, entry) == 25);
-  CompileCache cache("off");
+  CompileCache cache("");  // none
   const VerifyRow row = verify_operator(**devices.open("old"), cache, *find_op("softmax"), DType::f32);
   CAPTURE(row.problem);
   EXPECT(row.cases > 0);

@@ -41,7 +41,7 @@ Result<std::vector<float>> square_plus(Device& device, float first) {
   const ValueId x = graph.add_input("x", {DType::f32, {Dim::symbol("n")}});
   Builder builder(graph);
   graph.add_output("y", builder.add(builder.multiply(x, x), x));
-  CompileCache cache("off");
+  CompileCache cache("");  // none
   const auto executable = TRY(compile(std::move(graph), device, cache, {}));
   const auto context = TRY(ExecutionContext::create(executable, device.default_pool()));
   std::vector<float> values(kCount);
