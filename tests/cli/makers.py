@@ -2,16 +2,23 @@
 
 import itertools
 import os
+import shutil
 import subprocess
 
 import tiny_models
 from case import OPTIONS, Case
 
 
+def compilers():
+    """The system's, which is what a maker has; where there is none, those that diji itself is built with."""
+    names = {"CC": ("cc", "clang-19"), "CXX": ("c++", "clang++-19")}
+    return {key: other for key, (usual, other) in names.items() if key not in os.environ and not shutil.which(usual)}
+
+
 class Maker(Case):
     def build(self, folder):
         """The skeleton's own build and test, with nothing of diji but the command."""
-        run = self.run_program(f"./{folder}/build", DIJI=OPTIONS.diji)
+        run = self.run_program(f"./{folder}/build", DIJI=OPTIONS.diji, **compilers())
         self.assertEqual(run.returncode, 0, run.stdout + run.stderr)
         return run.stdout
 
@@ -33,7 +40,7 @@ class Skeletons(Maker):
         copy = "std::copy_n(at(src), bytes, to)"
         self.assertIn(copy, text)
         source.write_text(text.replace(copy, "std::copy_n(at(src), bytes - 1, to)"))
-        run = self.run_program("./broken_chip/build", DIJI=OPTIONS.diji)
+        run = self.run_program("./broken_chip/build", DIJI=OPTIONS.diji, **compilers())
         self.assertNotEqual(run.returncode, 0)
         self.assertIn("what came back is not what was sent", run.stderr)
 
