@@ -25,6 +25,7 @@ typedef unsigned int u32;
 typedef long long i64;
 typedef unsigned long long u64;
 typedef unsigned short f16;
+typedef unsigned short bf16;
 typedef float f32;
 typedef double f64;
 #if defined(__FMA__) || defined(__aarch64__) || defined(__riscv_flen) || defined(__loongarch__) || \

@@ -65,6 +65,18 @@ TEST_CASE("values that a loop exchanges change at once") {
   EXPECT(text.find("i64 r8 = (-4LL);") != text.npos);
 }
 
+TEST_CASE("memory of every dtype can be fetched ahead") {
+  for (const DType dtype : {DType::f64, DType::f32, DType::f16, DType::bf16, DType::u8}) {
+    LoopNest nest{.entry = "ahead", .places = {dtype}, .grid = 1};
+    NestBuilder b(nest);
+    b.prefetch({.place = 0, .index = b.integer(8)}, dtype);
+    const KernelText text = print_c(nest);
+    CAPTURE(text.function);
+    EXPECT(text.function.find(fmt::format("(const {} *)place0", name_of(dtype))) != std::string::npos);
+    EXPECT(declares(text, fmt::format(" {};", name_of(dtype))));
+  }
+}
+
 TEST_CASE("kernels of one module declare each thing once") {
   const auto printed = [](const char* entry) {
     LoopNest nest{.entry = entry, .places = {DType::f32}, .grid = 1};
