@@ -45,6 +45,21 @@ void FoldLoops::place_grid(const std::vector<Dim>& grid) {
   for (std::size_t i = 0; i < kept.size(); ++i) at[kept[i]] = coordinates[i];
 }
 
+bool FoldLoops::by_group(const DeviceTraits& traits) const {
+  constexpr std::int64_t kFewMax = 32;
+  if (!traits.simt || innermost_kept() || folded.empty()) return false;
+  return axes.sizes[folded.back()].constant().value_or(kFewMax + 1) > kFewMax;
+}
+
+LaneGroup FoldLoops::place_groups() {
+  std::vector<Dim> grid = kept_sizes(kept.size());
+  grid.emplace_back(LaneGroup::kLanes);
+  nest.grid = element_count(grid);
+  const auto coordinates = split_index(b, b.grid_index(), grid);
+  for (std::size_t i = 0; i < kept.size(); ++i) at[kept[i]] = coordinates[i];
+  return {b, coordinates.back()};
+}
+
 void FoldLoops::across_lanes(int lanes, const std::function<void(Reg mask)>& inside) {
   const std::size_t inner = kept.back();
   const Dim chunk(vectors_a_chunk * lanes);

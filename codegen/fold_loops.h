@@ -1,6 +1,7 @@
 // What reductions share: loop axes of which some are folded away, and the loops over them.
 #pragma once
 
+#include "codegen/lane_group.h"
 #include "codegen/loops.h"
 
 #include <functional>
@@ -18,6 +19,10 @@ struct FoldLoops {
   std::vector<Dim> kept_sizes(std::size_t count) const;
   /// Places the grid over the kept axes: `grid` are their sizes, the last one perhaps in chunks.
   void place_grid(const std::vector<Dim>& grid);
+  /// Whether a result is worth a group of a SIMT device: neighbours are folded, and more than a few of them.
+  bool by_group(const DeviceTraits& traits) const;
+  /// Places a group over each result.
+  LaneGroup place_groups();
   /// inside(first, mask, lanes) for every vector of results along the innermost kept axis, chunks over the
   /// grid.
   void across_lanes(int lanes, const std::function<void(Reg mask)>& inside);

@@ -24,6 +24,7 @@ enum class Reg : std::int32_t { none = -1 };
 enum class Space : std::uint8_t {
   global,  ///< a buffer argument
   local,   ///< scratch of this grid index: packed tiles
+  group,   ///< shared by the grid indices of a group (LoopNest::group): partial results and tiles of all
 };
 
 enum class NestOp : std::uint8_t {
@@ -74,6 +75,7 @@ enum class NestOp : std::uint8_t {
   even_lanes,  ///< lanes 0, 2, 4, … of two vectors, one behind the other
   // across the lanes of a matrix unit (codegen/matrix_unit.h): grid indices that run in lockstep
   matrix_step,  ///< operands: this lane's pairs of lhs, pairs of rhs (u32), sums (f32); results: new sums
+  barrier,      ///< all indices of a group come here, then each sees what the others wrote to Space::group
   // memory: element index (of lane 0, or one for each lane), optional stride (in elements, between lanes),
   // optional mask (off lanes give 0)
   load,
@@ -112,6 +114,9 @@ struct LoopNest {
   std::vector<Dim> sizes;             ///< what each size argument is worth
   Dim grid;
   Dim local_bytes = 0;
+  /// Neighbouring grid indices that run together, from a multiple of this on; 1 where they do not.
+  int group = 1;
+  std::int64_t group_bytes = 0;
 
   LaneType type(Reg reg) const { return registers[static_cast<std::size_t>(reg)]; }
 };

@@ -73,6 +73,26 @@ struct ArgReduceLowering : FoldLoops {
         });
     store_result(lanes == 1 ? best[1] : winner(best[0], best[1]), std::nullopt, 1, Reg::none);
   }
+  // The same by the lanes of a SIMT group in turn. A lane without elements has the smallest key, and a
+  // coordinate behind all others.
+  void by_lanes_of_a_group() {
+    LaneGroup group = place_groups();
+    const std::size_t inner = folded[0];
+    const Reg none = last ? b.integer(-1) : group.lane();
+    const auto own = b.loop(group.lane(), b.dim(axes.sizes[inner]), b.integer(LaneGroup::kLanes),
+                            start(1, none), [&](Reg k, std::span<const Reg> carried) {
+                              at[inner] = k;
+                              const Reg next = key(evaluate(b, program, {at, std::nullopt, 1}));
+                              return better(carried, next, k, Reg::none);
+                            });
+    const auto best = group.fold(own, [&](std::span<const Reg> x, std::span<const Reg> y) {
+      const Reg ahead = last ? b.less(x[1], y[1]) : b.less(y[1], x[1]);
+      const Reg ties = b.binary(NestOp::bit_and, b.equal(x[0], y[0]), ahead);
+      const Reg wins = b.binary(NestOp::bit_or, b.less(x[0], y[0]), ties);
+      return std::vector<Reg>{b.select(wins, y[0], x[0]), b.select(wins, y[1], x[1])};
+    });
+    b.when(b.equal(group.lane(), b.integer(0)), [&] { store_result(best[1], std::nullopt, 1, Reg::none); });
+  }
   Reg numbers_from(Reg first) {
     return lanes == 1 ? first : b.add(b.splat(first, lanes), b.lane_numbers({DType::i64, lanes}));
   }
@@ -97,6 +117,8 @@ Result<Kernel> lower_arg_reduce(const Graph& body, const KernelBody& kernel, con
   ArgReduceLowering lowering(body, kernel, traits, std::move(entry));
   if (lowering.innermost_kept()) {
     lowering.lane_by_lane();
+  } else if (lowering.by_group(traits)) {
+    lowering.by_lanes_of_a_group();
   } else {
     lowering.along_lanes();
   }

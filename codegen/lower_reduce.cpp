@@ -98,6 +98,24 @@ struct ReduceLowering : FoldLoops {
     finish_element(b.fold(ops().fold, partial[0]), std::nullopt, 1, Reg::none);
   }
 
+  // Innermost axis folded, on a SIMT device: the lanes of a group take turns along it.
+  void by_lanes_of_a_group() {
+    LaneGroup group = place_groups();
+    const std::size_t inner = folded.back();
+    const auto partial = fold(0, folded.size() - 1, {neutral(1)}, [&](std::span<const Reg> outer) {
+      return b.loop(group.lane(), b.dim(axes.sizes[inner]), b.integer(LaneGroup::kLanes),
+                    {outer.begin(), outer.end()}, [&](Reg k, std::span<const Reg> carried) {
+                      at[inner] = k;
+                      const Reg value = evaluate(b, program, {at, std::nullopt, 1});
+                      return std::vector<Reg>{combine(carried[0], value)};
+                    });
+    });
+    const auto sum = group.fold(partial, [&](std::span<const Reg> low, std::span<const Reg> high) {
+      return std::vector<Reg>{b.binary(ops().step, low[0], high[0])};
+    });
+    b.when(b.equal(group.lane(), b.integer(0)), [&] { finish_element(sum[0], std::nullopt, 1, Reg::none); });
+  }
+
   Reduction reduction;
   DType dtype;
   int lanes;
@@ -110,6 +128,8 @@ Result<Kernel> lower_reduce(const Graph& body, const KernelBody& kernel, const D
   ReduceLowering lowering(body, kernel, traits, std::move(entry));
   if (lowering.innermost_kept()) {
     lowering.lane_by_lane();
+  } else if (lowering.by_group(traits)) {
+    lowering.by_lanes_of_a_group();
   } else {
     lowering.along_lanes();
   }

@@ -1,5 +1,6 @@
 // Running sums and products along one axis: in order, vectors across the innermost other axis where there is
 // one behind the scanned axis.
+#include "codegen/lane_group.h"
 #include "codegen/loops.h"
 
 namespace diji {
@@ -56,9 +57,10 @@ struct ScanLowering {
     const bool across = !kept.empty() && kept.back() > scanned;
     const int lanes = lanes_for(traits, dtype);
     std::vector<Dim> grid = kept_sizes();
+    if (!across && traits.simt) return by_group(std::move(grid));
     if (!across) {
       place(grid);
-      line(std::nullopt, 1, Reg::none);
+      line(b.integer(0), b.dim(axes.sizes[scanned]), neutral(1), std::nullopt, 1, Reg::none);
       return;
     }
     const std::size_t inner = kept.back();
@@ -68,20 +70,44 @@ struct ScanLowering {
     const Reg end = b.minimum(b.add(start, b.integer(lanes)), b.dim(axes.sizes[inner]));
     vector_loop(b, start, end, lanes, {}, [&](Reg first, Reg mask, std::span<const Reg>) -> std::vector<Reg> {
       at[inner] = first;
-      line(inner, lanes, mask);
+      line(b.integer(0), b.dim(axes.sizes[scanned]), neutral(lanes), inner, lanes, mask);
       return {};
     });
   }
 
-  void line(std::optional<std::size_t> vector_axis, int lanes, Reg mask) {
-    const Reg size = b.dim(axes.sizes[scanned]), last = b.subtract(size, b.integer(1));
-    at[scanned] = Reg::none;
-    const Reg start = b.number(product ? 1 : 0, {sum_dtype(), lanes});
-    b.loop(b.integer(0), size, b.integer(1), {start}, [&](Reg k, std::span<const Reg> carried) {
-      at[scanned] = reverse ? b.subtract(last, k) : k;
+  // A line for each group of a SIMT device, a piece of it for each lane: what the pieces come to first, then
+  // each piece from what stands before it.
+  void by_group(std::vector<Dim> grid) {
+    const Dim size = axes.sizes[scanned], piece = ceil_div(size, Dim(LaneGroup::kLanes));
+    grid.emplace_back(LaneGroup::kLanes);
+    nest.grid = element_count(grid);
+    const auto coordinates = split_index(b, b.grid_index(), grid);
+    for (std::size_t i = 0; i < kept.size(); ++i) at[kept[i]] = coordinates[i];
+    LaneGroup group(b, coordinates.back());
+    const Reg first = b.multiply(group.lane(), b.dim(piece));
+    const Reg end = b.minimum(b.add(first, b.dim(piece)), b.dim(size));
+    const Reg start = neutral(1);
+    const Reg own = b.loop(first, end, b.integer(1), {start}, [&](Reg k, std::span<const Reg> carried) {
+      step_to(k);
+      return std::vector<Reg>{next(carried[0], {at, std::nullopt, 1})};
+    })[0];
+    line(first, end, group.before(combination(), start, own), std::nullopt, 1, Reg::none);
+  }
+
+  NestOp combination() const { return product ? NestOp::multiply : NestOp::add; }
+  Reg neutral(int lanes) { return b.number(product ? 1 : 0, {sum_dtype(), lanes}); }
+  void step_to(Reg k) {
+    at[scanned] = reverse ? b.subtract(b.subtract(b.dim(axes.sizes[scanned]), b.integer(1)), k) : k;
+  }
+  Reg next(Reg sum, const LanePosition& position) {
+    return b.binary(combination(), sum, b.convert(evaluate(b, program, position), sum_dtype()));
+  }
+
+  void line(Reg first, Reg end, Reg start, std::optional<std::size_t> vector_axis, int lanes, Reg mask) {
+    b.loop(first, end, b.integer(1), {start}, [&](Reg k, std::span<const Reg> carried) {
+      step_to(k);
       const LanePosition position{at, vector_axis, lanes, mask};
-      const Reg term = b.convert(evaluate(b, program, position), sum_dtype());
-      const Reg sum = b.binary(product ? NestOp::multiply : NestOp::add, carried[0], term);
+      const Reg sum = next(carried[0], position);
       const Reg result = b.convert(exclusive ? carried[0] : sum, register_dtype(dtype));
       const int out = static_cast<int>(nest.places.size()) - 1;
       NestBuilder::Address address{.place = out, .index = element_index(b, output, at), .mask = mask};

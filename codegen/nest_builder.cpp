@@ -170,6 +170,8 @@ void NestBuilder::prefetch(const Address& address, DType dtype) {
   block_->push_back(std::move(instruction));
 }
 
+void NestBuilder::barrier() { block_->push_back({.op = NestOp::barrier}); }
+
 void NestBuilder::report_error(Reg condition, std::int64_t code, Reg value) {
   block_->push_back({.op = NestOp::report_error, .operands = {condition, value}, .integer = code});
 }

@@ -42,6 +42,8 @@ class NestBuilder {
   /// One product of a matrix unit's tiles added to the sums; `dtype` is f16 or bf16, two of them in each u32.
   std::vector<Reg> matrix_step(DType dtype, std::span<const Reg> lhs, std::span<const Reg> rhs,
                                std::span<const Reg> sums);
+  /// Where the indices of a group wait for each other: all of them must come here equally often.
+  void barrier();
   Reg unary(NestOp op, Reg x);
   Reg binary(NestOp op, Reg a, Reg b);
   Reg less(Reg a, Reg b) { return compare(NestOp::less, a, b); }

@@ -13,10 +13,13 @@ namespace {
 // What differs between the languages.
 struct Style {
   std::string_view helper;  // before a helper function
-  std::string_view kernel;  // before a kernel
+  std::string_view kernel;  // before a kernel of groups of this size
+  std::string_view shared;  // before memory of a group
+  std::string_view barrier;
 };
-constexpr Style kOpenCl = {"inline ", "kernel __attribute__((reqd_work_group_size(1, 1, 1))) "},
-                kSimt = {"inline __device__ ", "kernel "};
+constexpr Style kOpenCl = {"inline ", "kernel __attribute__((reqd_work_group_size({}, 1, 1))) ", "__local ",
+                           "barrier(CLK_LOCAL_MEM_FENCE)"},
+                kSimt = {"inline __device__ ", "kernel ", "DIJI_SHARED ", "group_barrier()"};
 
 class Printer {
  public:
@@ -32,12 +35,17 @@ class Printer {
       places += fmt::format("  __global uchar* const p{0} = m{0} + o{0};\n", i);
     }
     for (std::size_t i = 0; i <= nest_.sizes.size(); ++i) arguments += fmt::format("long s{}, ", i);
+    if (nest_.group_bytes > 0) {
+      places +=
+          fmt::format("  {}ulong together[{}];\n  __local uchar* const shared = (__local uchar*)together;\n",
+                      style_.shared, (nest_.group_bytes + 7) / 8);
+    }
     std::string function = fmt::format(
         "{}void diji_{}({}__global uchar* em, long eo, __global uchar* scratch, long stride, long count) {{\n"
         "{}  __global uchar* const mine = scratch + get_global_id(0) * stride;\n"
         "  for (long grid = (long)get_global_id(0); grid < count; grid += (long)get_global_size(0)) {{\n{}  "
         "}}\n}}\n",
-        style_.kernel, nest_.entry, arguments, places, out_);
+        fmt::format(fmt::runtime(style_.kernel), nest_.group), nest_.entry, arguments, places, out_);
     return {.declarations = {std::move(head)}, .function = std::move(function)};
   }
 
@@ -68,6 +76,7 @@ class Printer {
       case NestOp::prefetch: return;  // a hint that drivers have no use for
       case NestOp::loop: loop(i); return;
       case NestOp::matrix_step: matrix_step(i); return;
+      case NestOp::barrier: line("{};", style_.barrier); return;
       case NestOp::when:
         line("if ({}) {{", operand(i, 0));
         inside([&] { block(i.body); });
@@ -283,8 +292,10 @@ class Printer {
   // ---- memory
 
   std::string pointer(const NestInstruction& i) const {
+    const std::string_view scalar = kernel_c_scalar(kernel_c_stored(i.type).dtype);
+    if (i.space == Space::group) return fmt::format("((__local {}*)shared)", scalar);
     const std::string base = i.space == Space::local ? "mine" : fmt::format("p{}", i.place);
-    return fmt::format("((__global {}*){})", kernel_c_scalar(kernel_c_stored(i.type).dtype), base);
+    return fmt::format("((__global {}*){})", scalar, base);
   }
   bool scattered(const NestInstruction& i) const {
     return i.operands[1] != Reg::none || type(i.operands[0]).lanes > 1;

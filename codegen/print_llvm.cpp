@@ -207,7 +207,8 @@ class Printer {
       case NestOp::loop: loop(i); break;
       case NestOp::when: when(i); break;
       case NestOp::report_error: report_error(i); break;
-      case NestOp::matrix_step: CHECK(false, "matrix units belong to SIMT dialects"); break;
+      case NestOp::matrix_step:
+      case NestOp::barrier: CHECK(false, "lockstep belongs to SIMT dialects"); break;
     }
   }
 

@@ -14,14 +14,17 @@ namespace {
 // Which lane this is, exact functions, the first writer of the error word, matrix units. Bit patterns of
 // floats are read through a union, which all these compilers define.
 constexpr std::string_view kCompilers = R"(#define __global
+#define __local
 #if defined(__clang__) && (defined(__NVPTX__) || defined(__AMDGCN__))
 #ifndef __device__
 #define __device__ __attribute__((device))
 #endif
 #define kernel extern "C" __attribute__((global, launch_bounds(DIJI_GROUP)))
+#define DIJI_SHARED __attribute__((shared))
 #define DIJI_EXACT(name, suffix) __builtin_##name##suffix
 #else
 #define kernel extern "C" __global__ __launch_bounds__(DIJI_GROUP)
+#define DIJI_SHARED __shared__
 #define DIJI_EXACT(name, suffix) ::name##suffix
 #endif
 namespace diji {
@@ -35,14 +38,21 @@ inline __device__ long get_global_id(int) {
   return (long)__nvvm_read_ptx_sreg_ctaid_x() * DIJI_GROUP + __nvvm_read_ptx_sreg_tid_x();
 }
 inline __device__ long get_global_size(int) { return (long)__nvvm_read_ptx_sreg_nctaid_x() * DIJI_GROUP; }
+inline __device__ void group_barrier() { __syncthreads(); }
 #elif defined(__clang__) && defined(__AMDGCN__)
 inline __device__ long get_global_id(int) {
   return (long)__builtin_amdgcn_workgroup_id_x() * DIJI_GROUP + __builtin_amdgcn_workitem_id_x();
 }
 inline __device__ long get_global_size(int) { return __builtin_amdgcn_grid_size_x(); }
+inline __device__ void group_barrier() {
+  __builtin_amdgcn_fence(__ATOMIC_RELEASE, "workgroup");
+  __builtin_amdgcn_s_barrier();
+  __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "workgroup");
+}
 #else
 inline __device__ long get_global_id(int) { return (long)blockIdx.x * DIJI_GROUP + threadIdx.x; }
 inline __device__ long get_global_size(int) { return (long)gridDim.x * DIJI_GROUP; }
+inline __device__ void group_barrier() { __syncthreads(); }
 #endif
 #if defined(__clang__) && (defined(__NVPTX__) || defined(__AMDGCN__))
 inline __device__ int atomic_cmpxchg(volatile int* word, int from, int to) {

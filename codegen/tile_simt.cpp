@@ -1,5 +1,7 @@
-// Products on devices that run grid indices in lockstep: no packing, since caches and neighbours share what
-// is read. One index does one column of a few rows, or a matrix unit's lanes do a tile together.
+// Products on devices that run grid indices in lockstep. A group brings tiles of both sides to the memory it
+// shares, and each of its lanes does some sums of a tile; where there are but a few rows, an index does one
+// column of them; a matrix unit's lanes do a tile together. Sums ascend in k in all of these.
+#include "codegen/lane_group.h"
 #include "codegen/matrix_unit.h"
 #include "codegen/tile.h"
 
@@ -8,6 +10,11 @@ namespace {
 
 // Rows that share what an index reads of the right side.
 constexpr int kRows = 4;
+
+// What a group does in one go: its lanes stand 8 rows × 16 columns apart, each with 4 × 4 sums.
+constexpr int kLaneRows = 8, kLaneColumns = 16, kSums = 4, kGroupDepth = 16;
+constexpr int kGroupRows = kLaneRows * kSums, kGroupColumns = kLaneColumns * kSums;
+static_assert(kLaneRows * kLaneColumns == LaneGroup::kLanes);
 
 // What the lanes of a matrix unit do in one go, in elements: every piece of a side serves twice or more.
 constexpr int kUnitRows = 32, kUnitColumns = 32;
@@ -23,6 +30,7 @@ class Simt {
 
   void run() {
     if (unit_ != nullptr) return on_unit();
+    if (problem_.direct && problem_.rows.constant().value_or(kRows + 1) > kRows) return by_group();
     const int rows = problem_.element ? 1 : kRows;
     const auto at = place_grid({problem_.batches, ceil_div(problem_.rows, rows), problem_.columns});
     const Reg row = b.multiply(at[1], b.integer(rows)), column = at[2];
@@ -65,6 +73,100 @@ class Simt {
     const Reg exists =
         b.binary(NestOp::bit_and, b.less(row, b.dim(problem_.rows)), b.less(column, b.dim(problem_.columns)));
     b.when(exists, [&] { problem_.finish(row, column, Reg::none, sum); });
+  }
+
+  // ---- a group
+
+  // What one lane brings of a side in each step: elements `depths` of the contracted axis at `bases`, to
+  // group memory from `targets` on.
+  struct Share {
+    int place = 0;
+    DType dtype = DType::f32;
+    Reg along;
+    std::vector<Reg> bases, depths, targets;
+  };
+
+  void bring(const Share& share, Reg k) {
+    for (std::size_t i = 0; i < share.bases.size(); ++i) {
+      const Reg depth = b.add(k, share.depths[i]);
+      const Reg index = b.add(share.bases[i], b.multiply(depth, share.along));
+      const Reg value = load_element(b, {.place = share.place, .index = index, .mask = b.less(depth, depth_)},
+                                     share.dtype, 1);
+      b.store({.space = Space::group, .index = share.targets[i]}, b.convert(value, sums_.dtype));
+    }
+  }
+  Reg brought(Reg base, int shift) {
+    return b.load({.space = Space::group, .index = b.add(base, b.integer(shift))}, sums_);
+  }
+
+  // Neighbouring lanes read neighbours in k of the left side and neighbouring columns of the right one.
+  void by_group() {
+    const auto at = place_grid({problem_.batches, ceil_div(problem_.rows, kGroupRows),
+                                ceil_div(problem_.columns, kGroupColumns), Dim(LaneGroup::kLanes)});
+    const Reg lane = at[3], row = b.multiply(at[1], b.integer(kGroupRows)),
+              column = b.multiply(at[2], b.integer(kGroupColumns));
+    const auto split = [&](int low) {
+      return std::pair(b.divide(lane, b.integer(low)), b.remainder(lane, b.integer(low)));
+    };
+    Share lhs{.place = problem_.lhs_place, .dtype = problem_.lhs_dtype, .along = b.dim(problem_.lhs_along)};
+    const auto [lhs_row, lhs_depth] = split(kGroupDepth);
+    for (int r = 0; r < kGroupRows; r += LaneGroup::kLanes / kGroupDepth) {
+      const Reg inner = b.add(lhs_row, b.integer(r));
+      lhs.bases.push_back(problem_.lhs_row(inside(b.add(row, inner), problem_.rows)));
+      lhs.depths.push_back(lhs_depth);
+      lhs.targets.push_back(b.add(b.multiply(inner, b.integer(kGroupDepth)), lhs_depth));
+    }
+    Share rhs{
+        .place = problem_.direct->place, .dtype = problem_.rhs_dtype, .along = b.dim(problem_.direct->along)};
+    const auto [rhs_depth, rhs_column] = split(kGroupColumns);
+    const Reg base = problem_.direct->column(inside(b.add(column, rhs_column), problem_.columns));
+    constexpr int kRight = kGroupRows * kGroupDepth;  // behind the left side
+    for (int k = 0; k < kGroupDepth; k += LaneGroup::kLanes / kGroupColumns) {
+      const Reg inner = b.add(rhs_depth, b.integer(k));
+      rhs.bases.push_back(base);
+      rhs.depths.push_back(inner);
+      rhs.targets.push_back(
+          b.add(b.add(b.multiply(inner, b.integer(kGroupColumns)), rhs_column), b.integer(kRight)));
+    }
+    sums_ = {register_dtype(problem_.dtype), 1};
+    b.nest().group_bytes = (kRight + kGroupDepth * kGroupColumns) * bytes_of(sums_.dtype);
+
+    const auto [own_row, own_column] = split(kLaneColumns);
+    const Reg left = b.multiply(own_row, b.integer(kGroupDepth)),
+              right = b.add(own_column, b.integer(kRight));
+    std::vector<Reg> sums(kSums * kSums, b.number(0, sums_));
+    sums =
+        b.loop(b.integer(0), depth_, b.integer(kGroupDepth), sums, [&](Reg k, std::span<const Reg> carried) {
+          bring(lhs, k);
+          bring(rhs, k);
+          b.barrier();
+          auto next =
+              b.loop(b.integer(0), b.integer(kGroupDepth), b.integer(1), {carried.begin(), carried.end()},
+                     [&](Reg step, std::span<const Reg> before) {
+                       return products(b.add(left, step),
+                                       b.add(right, b.multiply(step, b.integer(kGroupColumns))), before);
+                     });
+          b.barrier();
+          return next;
+        });
+    for (int r = 0; r < kSums; ++r) {
+      for (int c = 0; c < kSums; ++c) {
+        finish_inside(b.add(b.add(row, own_row), b.integer(r * kLaneRows)),
+                      b.add(b.add(column, own_column), b.integer(c * kLaneColumns)),
+                      sums[static_cast<std::size_t>(r * kSums + c)]);
+      }
+    }
+  }
+
+  // A lane's sums after one step of the contracted axis.
+  std::vector<Reg> products(Reg left, Reg right, std::span<const Reg> sums) {
+    std::vector<Reg> columns, next;
+    for (int c = 0; c < kSums; ++c) columns.push_back(brought(right, c * kLaneColumns));
+    for (int r = 0; r < kSums; ++r) {
+      const Reg value = brought(left, r * kLaneRows * kGroupDepth);
+      for (const Reg column : columns) next.push_back(multiply_add(b, value, column, sums[next.size()]));
+    }
+    return next;
   }
 
   // ---- a matrix unit
@@ -175,6 +277,7 @@ class Simt {
   const std::function<void(Reg)>& enter_;
   Reg depth_;
   const MatrixUnit* unit_ = nullptr;
+  LaneType sums_{};  // of a group
   Reg high_ = Reg::none, low_ = Reg::none;
   Side lhs_{}, rhs_{};
 };

@@ -18,17 +18,20 @@ namespace {
 // CUDA's words for a host: the kernel's own prelude stands on them as it does on an unknown compiler's.
 constexpr const char* kWords = R"(
 #define __device__
+#define __shared__ static
 #define __global__
 #define __launch_bounds__(n)
 typedef unsigned int fake_uint;
 extern "C" {
 struct { fake_uint x; } blockIdx, threadIdx, gridDim;
+void (*fake_group_barrier)();
 void (*fake_matrix_step)(int lanes, int is_bfloat, float* const* sums, const fake_uint* operands);
 float fmaf(float, float, float), copysignf(float, float), sqrtf(float), fabsf(float);
 float floorf(float), ceilf(float), rintf(float);
 double fma(double, double, double), copysign(double, double), sqrt(double), fabs(double);
 double floor(double), ceil(double), rint(double);
 }
+inline void __syncthreads() { fake_group_barrier(); }
 inline int atomicCAS(int* word, int from, int to) { return __sync_val_compare_and_swap(word, from, to); }
 namespace diji {
 template <int is_bfloat, typename... Operands>
@@ -73,8 +76,10 @@ std::string callers(const std::string& text) {
       call += (i == 0 ? "" : ", ") + ("*(" + std::string(type) + "*)p[") + std::to_string(i) + "]";
     }
     all += "extern \"C\" void fake_" + name + "(void** p) { diji::" + name + "(" + call + "); }\n";
-    all += "extern \"C\" int lanes_" + name + " = " +
-           (text.find(" matrix_step_", at) == std::string::npos ? "1" : "FAKE_LANES") + ";\n";
+    const std::string body = text.substr(at, text.find("\n}\n", at) - at);
+    const auto has = [&](const char* call) { return body.find(call) != std::string::npos; };
+    const char* lanes = has(" group_barrier(") ? "DIJI_GROUP" : has(" matrix_step_") ? "FAKE_LANES" : "1";
+    all += "extern \"C\" int lanes_" + name + " = " + lanes + ";\n";
   }
   return all;
 }

@@ -15,7 +15,7 @@
 
 namespace {
 
-using fake_gpu::run_warp;
+using fake_gpu::run_lanes;
 
 constexpr std::size_t kMemoryBytes = std::size_t{4} << 30;
 enum Error : int { kInvalidValue = 1, kOutOfMemory = 2, kNotFound = 500 };
@@ -124,6 +124,7 @@ int cuModuleLoadData(void** out, const void* image) {
   *out = dlopen(path, RTLD_NOW | RTLD_LOCAL);
   unlink(path);
   if (*out == nullptr) return kInvalidValue;
+  if (auto* barrier = symbol<void (*)()>(*out, "fake_group_barrier")) *barrier = fake_gpu::barrier;
   if (auto* step = symbol<fake_gpu::MatrixStep>(*out, "fake_matrix_step")) *step = fake_gpu::matrix_step;
   return needs_context();
 }
@@ -152,7 +153,7 @@ int cuLaunchKernel(void* handle, unsigned groups, unsigned, unsigned, unsigned i
         *function.item = first + static_cast<unsigned>(number);
         function.call(parameters);
       };
-      lanes == 1 ? lane(0) : run_warp(function.lanes, lane);
+      lanes == 1 ? lane(0) : run_lanes(function.lanes, lane);
     }
   }
   return needs_context();

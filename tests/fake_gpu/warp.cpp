@@ -15,10 +15,13 @@ namespace {
 
 constexpr std::size_t kStackBytes = 128 * 1024;
 
+enum class Wait : std::uint8_t { none, barrier, matrix_step };
+
 struct Lane {
   ucontext_t context{};
-  std::vector<char> stack = std::vector<char>(kStackBytes);
-  bool waits = false, done = false;
+  std::unique_ptr<char[]> stack = std::make_unique_for_overwrite<char[]>(kStackBytes);
+  Wait wait = Wait::none;
+  bool done = false;
   float* sums[4] = {};
   std::uint32_t operands[8] = {};
 };
@@ -27,7 +30,7 @@ struct Warp {
   ucontext_t scheduler{};
   std::vector<std::unique_ptr<Lane>> lanes;
   const std::function<void(int)>* body = nullptr;
-  int running = 0, wanted = 0;
+  int running = 0;
   bool is_bfloat = false;
 };
 
@@ -95,7 +98,15 @@ void step_of_64(Warp& warp) {
   }
 }
 
+// Until all of them are here.
+void meet(Lane& lane, Wait what) {
+  lane.wait = what;
+  swapcontext(&lane.context, &current->scheduler);
+}
+
 }  // namespace
+
+void barrier() { meet(*current->lanes[static_cast<std::size_t>(current->running)], Wait::barrier); }
 
 void matrix_step(int lanes, int is_bfloat, float* const* sums, const std::uint32_t* operands) {
   Warp& warp = *current;
@@ -103,40 +114,43 @@ void matrix_step(int lanes, int is_bfloat, float* const* sums, const std::uint32
   Lane& lane = *warp.lanes[static_cast<std::size_t>(warp.running)];
   for (int i = 0; i < 4; ++i) lane.sums[i] = sums[i];
   for (int i = 0; i < (lanes == 32 ? 6 : 4); ++i) lane.operands[i] = operands[i];
-  lane.waits = true;
   warp.is_bfloat = is_bfloat != 0;
-  swapcontext(&lane.context, &warp.scheduler);
+  meet(lane, Wait::matrix_step);
 }
 
-void run_warp(int count, const std::function<void(int)>& body) {
+void run_lanes(int count, const std::function<void(int)>& body) {
   Warp warp;
   warp.body = &body;
   current = &warp;
+  static thread_local std::vector<std::unique_ptr<Lane>> idle;  // with their stacks
   for (int i = 0; i < count; ++i) {
-    auto lane = std::make_unique<Lane>();
+    if (idle.empty()) idle.push_back(std::make_unique<Lane>());
+    std::unique_ptr<Lane> lane = std::move(idle.back());
+    idle.pop_back();
+    lane->wait = Wait::none;
+    lane->done = false;
     getcontext(&lane->context);
-    lane->context.uc_stack.ss_sp = lane->stack.data();
-    lane->context.uc_stack.ss_size = lane->stack.size();
+    lane->context.uc_stack.ss_sp = lane->stack.get();
+    lane->context.uc_stack.ss_size = kStackBytes;
     lane->context.uc_link = &warp.scheduler;
     makecontext(&lane->context, enter_lane, 0);
     warp.lanes.push_back(std::move(lane));
   }
   for (;;) {
-    int waiting = 0, done = 0;
     for (int i = 0; i < count; ++i) {
-      Lane& lane = *warp.lanes[static_cast<std::size_t>(i)];
-      if (!lane.done) {
-        warp.running = i;
-        swapcontext(&warp.scheduler, &lane.context);
-      }
-      waiting += lane.waits ? 1 : 0;
-      done += lane.done ? 1 : 0;
+      warp.running = i;
+      swapcontext(&warp.scheduler, &warp.lanes[static_cast<std::size_t>(i)]->context);
     }
-    if (done == count) break;
-    if (waiting != count) die("lanes of a matrix unit went different ways");
-    count == 32 ? step_of_32(warp) : step_of_64(warp);
-    for (const auto& lane : warp.lanes) lane->waits = false;
+    const Wait wait = warp.lanes[0]->wait;
+    const bool done = warp.lanes[0]->done;
+    for (const auto& lane : warp.lanes) {
+      if (lane->wait != wait || lane->done != done) die("lanes of a group went different ways");
+      lane->wait = Wait::none;
+    }
+    if (done) break;
+    if (wait == Wait::matrix_step) count == 32 ? step_of_32(warp) : step_of_64(warp);
   }
+  for (auto& lane : warp.lanes) idle.push_back(std::move(lane));
   current = nullptr;
 }
 
