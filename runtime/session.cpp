@@ -165,8 +165,13 @@ std::string default_device() {
 }
 
 std::span<const diji_device_plugin_table* const> built_in_plugins() {
-  static const std::array kTables = {diji_plugin_cpu(), diji_plugin_opencl(), diji_plugin_cuda(),
-                                     diji_plugin_hip(), diji_plugin_sim(diji_plugin_cpu())};
+  static const std::array kTables = {diji_plugin_cpu(),
+                                     diji_plugin_opencl(),
+                                     diji_plugin_cuda(),
+                                     diji_plugin_hip(),
+                                     diji_plugin_musa(),
+                                     diji_plugin_maca(),
+                                     diji_plugin_sim(diji_plugin_cpu())};
   // The virtual accelerators come last and only where somebody has described one.
   const char* simulated = std::getenv("DIJI_SIM");
   const bool all = simulated != nullptr && *simulated != '\0';

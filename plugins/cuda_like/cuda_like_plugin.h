@@ -5,3 +5,5 @@
 
 extern "C" const diji_device_plugin_table* diji_plugin_cuda(void);
 extern "C" const diji_device_plugin_table* diji_plugin_hip(void);
+extern "C" const diji_device_plugin_table* diji_plugin_musa(void);
+extern "C" const diji_device_plugin_table* diji_plugin_maca(void);

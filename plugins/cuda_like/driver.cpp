@@ -23,13 +23,18 @@ void* open_one(std::span<const char* const> names, std::string& why) {
   return nullptr;
 }
 
-// Fills a struct of nothing but function pointers, in the order of the names.
+// Fills a struct of nothing but function pointers, in the order of the names. A maker whose interface is
+// younger than CUDA's second version has its functions without a number.
 template <typename Functions>
-bool take(void* library, std::span<const char* const> names, Functions& functions, std::string& why) {
-  for (std::size_t i = 0; i < names.size(); ++i) {
-    void* found = dlsym(library, names[i]);
+bool take(void* library, const Api& api, Functions& functions, std::string& why) {
+  static_assert(sizeof(Functions) % sizeof(void*) == 0);
+  for (std::size_t i = 0; i < api.names.size(); ++i) {
+    const std::string name = std::string(api.prefix) + api.names[i];
+    void* found = dlsym(library, name.c_str());
+    if (found == nullptr && name.ends_with("_v2"))
+      found = dlsym(library, name.substr(0, name.size() - std::strlen("_v2")).c_str());
     if (found == nullptr) {
-      why = std::string("the library has no function ") + names[i];
+      why = "the library has no function " + name;
       return false;
     }
     std::memcpy(reinterpret_cast<char*>(&functions) + i * sizeof(found), &found, sizeof(found));
@@ -54,13 +59,13 @@ DeviceFacts facts_of(const Loaded& loaded, void* library, int id, const std::str
 
 Loaded::Loaded(const Maker& which) : maker(&which) {
   void* library = open_one(which.driver_libraries, absent);
-  if (library == nullptr || !take(library, which.driver_names, driver, absent)) return;
+  if (library == nullptr || !take(library, which.driver, driver, absent)) return;
   absent.clear();
   int count = 0, driver_version = 0;
   int error = driver.init(0);
   if (error == 0) error = driver.device_count(&count);
   if (error != 0) {
-    checked(driver, error, which.driver_names[0]);
+    checked(driver, error, (std::string(which.driver.prefix) + "Init").c_str());
     absent = last_error();
     forget_error();
     return;
@@ -69,8 +74,7 @@ Loaded::Loaded(const Maker& which) : maker(&which) {
   driver.driver_version(&driver_version);
   std::string versions = "driver " + std::to_string(driver_version);
   void* compiler_library = open_one(which.compiler_libraries, no_compiler);
-  compiles =
-      compiler_library != nullptr && take(compiler_library, which.compiler_names, compiler, no_compiler);
+  compiles = compiler_library != nullptr && take(compiler_library, which.compiler, compiler, no_compiler);
   int major = 0, minor = 0;
   if (compiles && compiler.version(&major, &minor) == 0)
     versions += ", compiler " + std::to_string(major) + "." + std::to_string(minor);
@@ -92,7 +96,8 @@ diji_status checked(const Driver& driver, int error, const char* what) {
   constexpr int kOutOfMemory = 2;  // CUDA's and HIP's
   if (error == 0) return DIJI_OK;
   const char* name = nullptr;
-  if (driver.error_name(error, &name) != 0 || name == nullptr) name = "an error without a name";
+  if (driver.error_name == nullptr || driver.error_name(error, &name) != 0 || name == nullptr)
+    name = "an error without a name";
   return fail(error == kOutOfMemory ? DIJI_ERROR_OUT_OF_MEMORY : DIJI_ERROR_DEVICE,
               std::string(what) + ": " + name + " (" + std::to_string(error) + ")");
 }

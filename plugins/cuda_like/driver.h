@@ -10,6 +10,7 @@
 #include <mutex>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace diji::cuda_like {
@@ -47,7 +48,7 @@ struct Driver {
   int (*launch)(Handle function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned group_x,
                 unsigned group_y, unsigned group_z, unsigned shared_bytes, Handle stream, void** parameters,
                 void** extra);
-  int (*error_name)(int error, const char** name);
+  int (*error_name)(int error, const char** name);  ///< may be null
 };
 inline constexpr std::size_t kDriverFunctions = sizeof(Driver) / sizeof(void (*)());
 
@@ -65,21 +66,26 @@ struct Compiler {
 };
 inline constexpr std::size_t kCompilerFunctions = sizeof(Compiler) / sizeof(void (*)());
 
+/// Names of functions: all begin with the maker's own letters.
+struct Api {
+  const char* prefix;  ///< "cu"
+  std::span<const char* const> names;
+};
+
 /// What differs between makers.
 struct Maker {
   const char* name;  ///< of the plugin: "cuda"
   const char* vendor;
   std::span<const char* const> driver_libraries, compiler_libraries;  ///< the first one that opens is taken
-  std::span<const char* const, kDriverFunctions> driver_names;        ///< in the order of Driver
-  std::span<const char* const, kCompilerFunctions> compiler_names;
+  Api driver, compiler;  ///< in the order of Driver and of Compiler
   /// "sm_90", "gfx90a"; `library` is the driver's.
   std::string (*chip)(void* library, int device);
-  const char* chip_option;  ///< what stands before it
+  std::string_view chip_option;  ///< what stands before it; empty: the compiler knows the chip
   std::span<const char* const> options;
   /// The dialect for a chip, with its matrix unit where it has one.
   const char* (*dialect)(const std::string& chip);
 };
-extern const Maker kCuda, kHip;
+extern const Maker kCuda, kHip, kMusa, kMaca;
 
 struct DeviceFacts {
   std::string name, driver, chip, fingerprint, features;

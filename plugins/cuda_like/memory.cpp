@@ -250,3 +250,9 @@ extern "C" const diji_device_plugin_table* diji_plugin_cuda(void) {
 extern "C" const diji_device_plugin_table* diji_plugin_hip(void) {
   return diji::cuda_like::table<diji::cuda_like::kHip>();
 }
+extern "C" const diji_device_plugin_table* diji_plugin_musa(void) {
+  return diji::cuda_like::table<diji::cuda_like::kMusa>();
+}
+extern "C" const diji_device_plugin_table* diji_plugin_maca(void) {
+  return diji::cuda_like::table<diji::cuda_like::kMaca>();
+}

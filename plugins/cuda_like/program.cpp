@@ -1,8 +1,6 @@
 // Tier 1: kernel text to code by the maker's compiler, and launches.
 #include "plugins/cuda_like/driver.h"
 
-#include <elf.h>
-
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
@@ -40,17 +38,30 @@ diji_status refused(const Program& program, int error) {
   return fail(DIJI_ERROR_COMPILE, "compiler error " + std::to_string(error) + ": " + log.c_str());
 }
 
-// The driver is told no length, so that of what it will read is looked up here.
-bool is_whole(const void* blob, std::size_t bytes) {
-  constexpr char kBundle[] = "__CLANG_OFFLOAD_BUNDLE__";  // HIP's code objects for several chips
-  constexpr std::size_t kBundleBytes = sizeof(kBundle) - 1;
-  if (bytes >= kBundleBytes && std::memcmp(blob, kBundle, kBundleBytes) == 0) return true;
-  Elf64_Ehdr header;
-  if (bytes < sizeof(header)) return false;
-  std::memcpy(&header, blob, sizeof(header));
-  const std::uint64_t sections = std::uint64_t{header.e_shnum} * header.e_shentsize;
-  return std::memcmp(header.e_ident, ELFMAG, SELFMAG) == 0 && header.e_shoff <= bytes &&
-         sections <= bytes - header.e_shoff;
+// The driver is told no length, and the makers' images have many formats: a blob is an image behind a seal,
+// so that no driver reads past what is cut off or is no image.
+struct Seal {
+  std::uint64_t magic = 0x6c616573'696a6964;  // "dijiseal"
+  std::uint64_t bytes = 0, checksum = 0;
+};
+
+// FNV-1a.
+std::uint64_t checksum(const char* data, std::size_t bytes) {
+  std::uint64_t sum = 14695981039346656037U;
+  for (std::size_t i = 0; i < bytes; ++i) sum = (sum ^ static_cast<unsigned char>(data[i])) * 1099511628211U;
+  return sum;
+}
+
+// The image in a blob, or null.
+const char* image_of(const void* blob, std::size_t bytes) {
+  Seal seal;
+  if (bytes < sizeof(seal)) return nullptr;
+  std::memcpy(&seal, blob, sizeof(seal));
+  const char* image = static_cast<const char*>(blob) + sizeof(seal);
+  const std::size_t rest = bytes - sizeof(seal);
+  const bool whole =
+      seal.magic == Seal{}.magic && seal.bytes == rest && seal.checksum == checksum(image, rest);
+  return whole ? image : nullptr;
 }
 
 diji_status function_of(Module& module, const char* entry, Handle* out) {
@@ -114,19 +125,24 @@ diji_status compile(diji_device* handle, const diji_kernel_text* text, const voi
   int error = loaded.compiler.create(&program.handle, source.c_str(), "kernel", 0, nullptr, nullptr);
   if (error != 0)
     return fail(DIJI_ERROR_COMPILE, "the compiler takes no text: error " + std::to_string(error));
-  const std::string chip = loaded.maker->chip_option + device.facts->chip;
-  std::vector<const char*> options = {chip.c_str()};
+  const std::string chip = std::string(loaded.maker->chip_option) + device.facts->chip;
+  std::vector<const char*> options;
+  if (!loaded.maker->chip_option.empty()) options.push_back(chip.c_str());
   options.insert(options.end(), loaded.maker->options.begin(), loaded.maker->options.end());
   error = loaded.compiler.compile(program.handle, static_cast<int>(options.size()), options.data());
   if (error != 0) return refused(program, error);
   std::size_t bytes = 0;
   if (loaded.compiler.code_bytes(program.handle, &bytes) != 0 || bytes == 0)
     return fail(DIJI_ERROR_DEVICE, "the compiler gives no code");
-  std::unique_ptr<char, void (*)(void*)> code(static_cast<char*>(std::malloc(bytes)), std::free);
+  std::unique_ptr<char, void (*)(void*)> code(static_cast<char*>(std::malloc(sizeof(Seal) + bytes)),
+                                              std::free);
   if (code == nullptr) return fail(DIJI_ERROR_OUT_OF_MEMORY, "no memory for a kernel's code");
-  error = loaded.compiler.code(program.handle, code.get());
+  char* image = code.get() + sizeof(Seal);
+  error = loaded.compiler.code(program.handle, image);
   if (error != 0) return fail(DIJI_ERROR_DEVICE, "the compiler gives no code");
-  *blob_bytes = bytes;
+  const Seal seal{.bytes = bytes, .checksum = checksum(image, bytes)};
+  std::memcpy(code.get(), &seal, sizeof(seal));
+  *blob_bytes = sizeof(seal) + bytes;
   *blob = code.release();
   return DIJI_OK;
 }
@@ -134,12 +150,13 @@ diji_status compile(diji_device* handle, const diji_kernel_text* text, const voi
 void blob_free(const void* blob) { std::free(const_cast<void*>(blob)); }
 
 diji_status load(diji_device* device, const void* blob, size_t blob_bytes, diji_module** out) {
-  if (!is_whole(blob, blob_bytes)) return fail(DIJI_ERROR_INVALID, "no code of this device's compiler");
+  const char* image = image_of(blob, blob_bytes);
+  if (image == nullptr) return fail(DIJI_ERROR_INVALID, "no code of this device's compiler");
   if (const diji_status entered = enter(of(device)); entered != DIJI_OK) return entered;
   auto module = std::make_unique<Module>();
   module->device = &of(device);
   const Driver& driver = of(device).driver();
-  if (const int error = driver.module_load(&module->handle, blob); error != 0) {
+  if (const int error = driver.module_load(&module->handle, image); error != 0) {
     checked(driver, error, "loading code");
     return fail(DIJI_ERROR_INVALID, last_error());
   }
