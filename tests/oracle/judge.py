@@ -39,13 +39,14 @@ class Steps:
 
     within: float  # share of the values within one step
     worst: float  # in steps
+    mean: float  # in steps
     step: float
     rows: int = 0  # along the last axis, whose two best values lie more than one step apart
     same: int = 0  # of those: the best one is the same
 
     def __str__(self):
         labels = f", {self.same} of {self.rows} labels the same" if self.rows else ""
-        return f"{self.within:.2%} within a step of {self.step:.3g}, worst {self.worst:.2f} steps{labels}"
+        return f"{self.within:.2%} within a step of {self.step:.3g}, worst {self.worst:.2f}, mean {self.mean:.2g} steps{labels}"
 
 
 def in_steps(got, want, scale, labels):
@@ -53,7 +54,7 @@ def in_steps(got, want, scale, labels):
     step = step_of(want, scale)
     error = numpy.abs(got.astype(numpy.float64) - want) / step
     # A value may lie exactly one step away; its distance is a difference of two rounded products.
-    result = Steps(float((error <= 1 + 1e-3).mean()), float(error.max()), step)
+    result = Steps(float((error <= 1 + 1e-3).mean()), float(error.max()), float(error.mean()), step)
     if labels and want.shape[-1] > 1:
         rows, mine = want.reshape(-1, want.shape[-1]), got.reshape(-1, want.shape[-1])
         best = numpy.sort(rows, axis=1)

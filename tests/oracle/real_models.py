@@ -10,7 +10,9 @@ DIR holds the unpacked packages; those that are missing are downloaded (about 30
   ONNX Runtime where that is farther (a logarithm of what cancels), and within 1e-4 of ONNX Runtime;
 - of 8-bit models >= 99 % of the values lie within one quantisation step of the answer by definition, which is the
   interpreter's with every step rounded, or of ONNX Runtime's, and labels are the same (tests/oracle/judge.py says
-  what a step is). Both are told: where a float decides between two integers, right engines part;
+  what a step is). Both are told: where a float decides between two integers, right engines part. A model in which
+  they part so far that ONNX Runtime itself does not keep to that (layers of random weights, each of which carries on
+  what the one before it rounded) decides nothing but this: diji is no farther from the definition in the mean;
 - the first run may compile kernels, those at other sizes none; nothing runs on the host.
 
 tests/oracle/real_models.txt says for each model "pass" or why not; a model that passed must pass.
@@ -35,6 +37,7 @@ ERROR_MAX = 1e-4  # of the largest value
 # Below that, ONNX Runtime's own logistic function is off by 1e-7 and flushes small results to 0.
 WITNESS_FLOOR = 1e-2
 INT8_SHARE = 0.99
+MEAN_SLACK = 1.1  # of two means of the same noise
 
 
 def run_diji(diji, path, feeds, folder, extra=()):
@@ -57,6 +60,10 @@ def timed_run(options, path, feeds, extra=()):
         start = time.monotonic()
         result, outputs = run_diji(options.diji, path, feeds, pathlib.Path(folder), extra)
         return result, outputs, time.monotonic() - start
+
+
+def keeps(steps):
+    return steps.within >= INT8_SHARE and steps.same == steps.rows
 
 
 class Verdict:
@@ -84,10 +91,14 @@ class Verdict:
         answers = {"ONNX Runtime": want} | ({} if truth is None else {"the definition": truth})
         steps = {name: judge.in_steps(got, answer, scale, self.model.labels) for name, answer in answers.items()}
         told = "; ".join(f"to {name} {seen}" for name, seen in steps.items())
+        good = any(keeps(seen) for seen in steps.values())
         if truth is not None:
-            told += f"; ONNX Runtime to the definition {judge.in_steps(want, truth, scale, self.model.labels)}"
+            witness = judge.in_steps(want, truth, scale, self.model.labels)
+            told += f"; ONNX Runtime to the definition {witness}"
+            if not keeps(witness):
+                told = f"undecided: {told}"
+                good = good or steps["the definition"].mean <= MEAN_SLACK * witness.mean
         self.notes.append(told)
-        good = any(seen.within >= INT8_SHARE and seen.same == seen.rows for seen in steps.values())
         return None if good else told
 
     def output(self, got, want, truth, scale):
