@@ -149,22 +149,25 @@ std::unexpected<Error> CustomOp::wrong(ErrorCode code, fmt::format_string<Args..
   return error;
 }
 
-Result<std::unique_ptr<const CustomOp>> CustomOp::check(const diji_custom_op* raw, std::string_view library) {
+Result<std::unique_ptr<CustomOp>> CustomOp::check(const diji_custom_op* raw, std::string_view library) {
   constexpr auto kCode = ErrorCode::no_device;
   if (raw == nullptr) return fail(kCode, "operator library {}: one of its operators is null", library);
-  if (raw->struct_size < sizeof(diji_custom_op)) {
+  constexpr std::size_t kFirstBytes = offsetof(diji_custom_op, gradient);  // of ABI 1.0
+  if (raw->struct_size < kFirstBytes) {
     return fail(kCode, "operator library {}: an operator's record has {} bytes, {} are needed", library,
-                raw->struct_size, sizeof(diji_custom_op));
+                raw->struct_size, kFirstBytes);
   }
   std::unique_ptr<CustomOp> op(new CustomOp());
   op->library_ = std::string(library);
-  op->raw_ = *raw;
+  std::memcpy(&op->raw_, raw, std::min<std::size_t>(raw->struct_size, sizeof(diji_custom_op)));
   if (!is_name(raw->domain) || !is_name(raw->name) || std::string_view(raw->domain) == "ai.onnx") {
     return fail(kCode, "operator library {}: an operator needs a name, and a domain other than ONNX's own",
                 library);
   }
   op->name_ = fmt::format("{}.{}", raw->domain, raw->name);
   if (raw->run == nullptr) return op->wrong(kCode, "it has no run(), which is its meaning");
+  if (op->raw_.gradient != nullptr && !is_name(op->raw_.gradient))
+    return op->wrong(kCode, "its gradient has no name");
   if (raw->version < 1) return op->wrong(kCode, "its version is 0; the first is 1");
   OpDef& record = op->record_;
   record.name = op->name_;
@@ -252,6 +255,24 @@ Result<void> CustomOp::take_kernels() {
     }
     kernels_.push_back(*kernel);
   }
+  return {};
+}
+
+Result<void> CustomOp::link_gradient(std::span<const OpDef* const> library) {
+  constexpr auto kCode = ErrorCode::no_device;
+  if (raw_.gradient == nullptr) return {};
+  const std::string name = fmt::format("{}.{}", raw_.domain, raw_.gradient);
+  const OpDef* found = find_custom(library, name);
+  if (found == nullptr) return wrong(kCode, "its gradient {} is not in the library", name);
+  const auto inputs = std::span(raw_.inputs, raw_.input_count);
+  const auto floats =
+      std::ranges::count_if(inputs, [](const diji_op_input& i) { return (i.dtypes & kFloating) != 0; });
+  const diji_custom_op& other = found->custom->raw_;
+  if (other.input_count != raw_.input_count + raw_.output_count || other.output_count != floats) {
+    return wrong(kCode, "its gradient {} has {} inputs and {} outputs; it must have {} and {}", name,
+                 other.input_count, other.output_count, raw_.input_count + raw_.output_count, floats);
+  }
+  gradient_ = found->custom;
   return {};
 }
 

@@ -35,7 +35,7 @@ class CustomOp {
  public:
   /// Takes the record in; nothing of it is believed before. Errors: no_device, naming the operator and the
   /// field.
-  static Result<std::unique_ptr<const CustomOp>> check(const diji_custom_op* raw, std::string_view library);
+  static Result<std::unique_ptr<CustomOp>> check(const diji_custom_op* raw, std::string_view library);
   CustomOp(const CustomOp&) = delete;
   CustomOp& operator=(const CustomOp&) = delete;
 
@@ -59,6 +59,10 @@ class CustomOp {
 
   /// The kernel text for these dtypes; null when there is none.
   const diji_op_kernel* kernel(std::string_view dialect, std::span<const DType> dtypes) const;
+  /// The operator that computes the gradient, or null: see diji_custom_op::gradient.
+  const CustomOp* gradient() const { return gradient_; }
+  /// Finds it among the operators of the library. Errors: no_device, naming what does not fit.
+  Result<void> link_gradient(std::span<const OpDef* const> library);
   /// How far any kernel may lie from run(), in units of the last place.
   double tolerance_ulp() const;
   std::int32_t rank_of_input(std::size_t input) const { return raw_.inputs[input].rank; }  ///< -1: any
@@ -79,6 +83,7 @@ class CustomOp {
   OpDef record_;
   std::string name_, library_;
   std::vector<diji_op_kernel> kernels_;
+  const CustomOp* gradient_ = nullptr;
 };
 
 /// The record with this ONNX type ("com.example.ScaleRows", which is its name too), or null.

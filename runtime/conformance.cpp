@@ -110,7 +110,10 @@ Result<Graph> prepared(const OpDef& op, Case& one) {
   Graph graph = graph_of(op, *one.sample, one.sizes, one.fed, status);
   TRY(std::move(status));
   one.truth = TRY(interpret_with_bounds(graph, one.fed));
-  if (op.custom != nullptr) TRY(check_strides(*op.custom, one.sample->inputs, one.sample->attributes));
+  if (op.custom != nullptr) {
+    TRY(check_strides(*op.custom, one.sample->inputs, one.sample->attributes));
+    TRY(check_gradient(*op.custom, one.sample->inputs, one.sample->attributes));
+  }
   return graph;
 }
 

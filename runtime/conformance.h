@@ -40,6 +40,11 @@ std::vector<Sample> samples_of(const OpDef& op, DType dtype);
 Result<void> check_strides(const CustomOp& op, std::span<const HostTensor> inputs,
                            const Attributes& attributes);
 
+/// The operator's gradient, where it has one, against central differences of run() along random directions,
+/// in the precision of the operands. Errors: failed, naming the input; what the operators themselves refuse.
+Result<void> check_gradient(const CustomOp& op, std::span<const HostTensor> inputs,
+                            const Attributes& attributes);
+
 /// All samples of `op` whose first operand may be `dtype`, each with its sizes as numbers and, where the
 /// operator allows it, as symbols.
 VerifyRow verify_operator(Device& device, CompileCache& cache, const OpDef& op, DType dtype);

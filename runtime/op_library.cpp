@@ -48,14 +48,20 @@ Result<void> OpLibraries::add(const diji_op_library* library, const std::string&
                   sizeof(diji_op_library));
   if (library->ops == nullptr || library->op_count < 1 || library->op_count > kOpsMax)
     return refuse(origin, "it has {} operators; 1 to {} can be", library->op_count, kOpsMax);
+  std::vector<std::unique_ptr<CustomOp>> added;
+  std::vector<const OpDef*> records;
   for (std::uint32_t i = 0; i < library->op_count; ++i) {
     auto op = TRY(CustomOp::check(library->ops[i], origin));
-    if (const OpDef* known = find_custom(records_, op->record().name)) {
+    const OpDef* known = find_custom(records_, op->record().name);
+    if (known == nullptr) known = find_custom(records, op->record().name);
+    if (known != nullptr)
       return refuse(origin, "there is an operator {} already ({})", known->name, known->custom->library());
-    }
-    records_.push_back(&op->record());
-    ops_.push_back(std::move(op));
+    records.push_back(&op->record());
+    added.push_back(std::move(op));
   }
+  for (const auto& op : added) TRY(op->link_gradient(records));
+  records_.insert(records_.end(), records.begin(), records.end());
+  std::ranges::move(added, std::back_inserter(ops_));
   return {};
 }
 

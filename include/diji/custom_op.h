@@ -28,7 +28,7 @@ extern "C" {
 /* Major: anything that breaks a built library; both sides must be equal. Minor: fields appended at the end of
  * a struct with a struct_size, which tells what the other side knows. Structs without one never change. */
 #define DIJI_OP_ABI_MAJOR 1
-#define DIJI_OP_ABI_MINOR 0
+#define DIJI_OP_ABI_MINOR 1
 
 /* A set of dtypes is bits; DIJI_OP_DTYPE(DIJI_F32) | DIJI_OP_DTYPE(DIJI_F64). */
 #define DIJI_OP_DTYPE(dtype) (1u << (dtype))
@@ -135,6 +135,13 @@ typedef struct diji_custom_op {
   int32_t (*run)(const diji_op_call* call);
   const diji_op_kernel* const* kernels; /* may be null */
   uint32_t kernel_count;
+  /* Since 1.1. The operator of the same library and domain that computes this one's gradient, or null. Its
+   * inputs are this operator's inputs and then, for each output, the gradient of some number by it; its
+   * outputs the gradients of that number by this operator's inputs of floats, in their order, each with the
+   * type of its input. Its attributes are the same. `diji verify --op-library` compares it with differences
+   * of run().
+   */
+  const char* gradient;
 } diji_custom_op;
 
 typedef struct diji_op_library {

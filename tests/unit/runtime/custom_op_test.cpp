@@ -317,6 +317,59 @@ TEST_CASE("verify finds a kernel that is not its function, and strides that are 
   EXPECT(row.problem.contains("input 'x' is declared strided, and of f32[3, 3, 3] with strides [2, 6, 18]"));
 }
 
+// y = x²; FACTOR · x · g is its gradient for a factor of 2 only.
+std::int64_t count_of(const diji_op_tensor& x) {
+  std::int64_t count = 1;
+  for (std::uint32_t axis = 0; axis < x.rank; ++axis) count *= x.sizes[axis];
+  return count;
+}
+std::int32_t square(const diji_op_call* call) {
+  const auto* x = static_cast<const float*>(call->inputs[0].data);
+  for (std::int64_t i = 0; i < count_of(call->inputs[0]); ++i)
+    static_cast<float*>(call->outputs[0].data)[i] = x[i] * x[i];
+  return 0;
+}
+template <int factor>
+std::int32_t square_gradient(const diji_op_call* call) {
+  const auto* x = static_cast<const float*>(call->inputs[0].data);
+  const auto* g = static_cast<const float*>(call->inputs[1].data);
+  for (std::int64_t i = 0; i < count_of(call->inputs[0]); ++i)
+    static_cast<float*>(call->outputs[0].data)[i] = static_cast<float>(factor) * x[i] * g[i];
+  return 0;
+}
+
+TEST_CASE("gradients are compared with differences, and must be in the library") {
+  const test::ScratchCache scratch;
+  DeviceList devices(built_in_plugins(), 1);
+  Device* device = devices.open("cpu").value();
+  const auto verified = [&](std::int32_t (*gradient)(const diji_op_call*)) {
+    Library library;
+    std::array inputs = {library.input[0], library.input[0]};
+    inputs[1].name = "g";
+    library.twice_op.run = square;
+    library.twice_op.gradient = "Slope";
+    library.repeat_op = Library::record("Slope", inputs, library.like_x, gradient);
+    const OpLibraries libraries = load(library);
+    REQUIRE(libraries.records()[0]->custom->gradient() == libraries.records()[1]->custom);
+    CompileCache cache;
+    return verify_operator(*device, cache, *libraries.records()[0], DType::f32);
+  };
+  const VerifyRow right = verified(square_gradient<2>), wrong = verified(square_gradient<3>);
+  CAPTURE(right.problem);
+  EXPECT(right.failed == 0);
+  EXPECT(right.cases == 16);
+  EXPECT(wrong.failed == 12);  // all but those without elements
+  EXPECT(wrong.problem.contains("the gradient by 'x' gives"));
+}
+
+TEST_CASE("a library of the first version has no gradients") {
+  Library library;
+  library.table.abi_minor = 0;
+  library.twice_op.struct_size = offsetof(diji_custom_op, gradient);
+  library.twice_op.gradient = "what lies behind the record";
+  EXPECT(load(library).records()[0]->custom->gradient() == nullptr);
+}
+
 TEST_CASE("libraries that are refused") {
   const auto sentence = [](Library& library) {
     OpLibraries libraries;
@@ -329,7 +382,7 @@ TEST_CASE("libraries that are refused") {
     return sentence(library);
   };
   EXPECT(with([](Library&) {}).empty());
-  EXPECT(with([](Library& l) { ++l.table.abi_major; }).contains("it was built for operator ABI 2.0"));
+  EXPECT(with([](Library& l) { ++l.table.abi_major; }).contains("it was built for operator ABI 2.1"));
   EXPECT(with([](Library& l) { l.table.struct_size = 4; }).contains("its table has 4 bytes"));
   EXPECT(with([](Library& l) { l.table.op_count = 0; }).contains("it has 0 operators"));
   EXPECT(with([](Library& l) { l.ops[1] = l.ops[0]; }).contains("there is an operator test.Twice already"));
@@ -340,6 +393,10 @@ TEST_CASE("libraries that are refused") {
   EXPECT(with([](Library& l) { l.twice_op.struct_size = 8; }).contains("an operator's record has 8 bytes"));
   EXPECT(with([](Library& l) { l.input[0].dtypes = 1u << 20; }).contains("input 'x' has no dtype"));
   EXPECT(with([](Library& l) { l.repeat_op.shape = nullptr; }).contains("a rank and shape()"));
+  EXPECT(with([](Library& l) { l.twice_op.gradient = "Slope"; }) ==
+         "test.Twice: its gradient test.Slope is not in the library");
+  EXPECT(with([](Library& l) { l.twice_op.gradient = "Repeat"; }) ==
+         "test.Twice: its gradient test.Repeat has 1 inputs and 1 outputs; it must have 2 and 1");
   EXPECT(with([](Library& l) { l.kernel.entry = nullptr, l.offer_kernel(); }).contains("kernel 0 lacks"));
 }
 
