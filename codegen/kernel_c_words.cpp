@@ -50,14 +50,27 @@ std::string kernel_c_lane(std::string_view value, int lanes, int lane) {
 }
 
 std::string KernelCHelpers::add(std::string name, const std::string& definition) {
-  definitions_.try_emplace(name, definition);
+  functions_.try_emplace(name, definition);
   return name;
+}
+
+// vload and vstore of 16 lanes are 16 elements to a driver whose library is written so (PoCL's): its compiler
+// then spends its time on making one access of them again.
+std::string KernelCHelpers::neighbours(LaneType stored) {
+  const std::string text = kernel_c_type(stored);
+  types_.try_emplace(
+      "neighbours_" + text,
+      fmt::format("typedef struct __attribute__((packed, aligned({}))) {{ {} v; }} neighbours_{};",
+                  bytes_of(stored.dtype), text, text));
+  return "neighbours_" + text;
 }
 
 std::string KernelCHelpers::text(std::string_view before) const {
   std::string all;
-  for (const auto& [name, definition] : definitions_)
-    all += fmt::format("#ifndef HAS_{0}\n#define HAS_{0}\n{1}{2}\n#endif\n", name, before, definition);
+  for (const auto& [definitions, prefix] : {std::pair(&types_, std::string_view()), {&functions_, before}}) {
+    for (const auto& [name, definition] : *definitions)
+      all += fmt::format("#ifndef HAS_{0}\n#define HAS_{0}\n{1}{2}\n#endif\n", name, prefix, definition);
+  }
   return all;
 }
 
@@ -134,33 +147,60 @@ std::string KernelCHelpers::float_to_half(int lanes) {
                         h, name, f, steps, fmt::format(fmt::runtime(pick), u), u));
 }
 
+namespace {
+
+// Masked memory is a branch a lane. It is called where it is used, often many times in a kernel: drivers that
+// take it in everywhere compile for seconds.
+constexpr std::string_view kCalled = "__attribute__((noinline)) ";
+
+// "{m}", "{i}" and "{v}" of the text are lanes of the arguments of those names, "{lane}" its number.
+std::string for_lanes(int lanes, std::string_view separator, std::string_view text) {
+  std::string all;
+  for (int lane = 0; lane < lanes; ++lane) {
+    all += lane == 0 ? "" : separator;
+    all += fmt::format(
+        fmt::runtime(text), fmt::arg("lane", lane), fmt::arg("m", kernel_c_lane("m", lanes, lane)),
+        fmt::arg("i", kernel_c_lane("i", lanes, lane)), fmt::arg("v", kernel_c_lane("v", lanes, lane)));
+  }
+  return all;
+}
+
+}  // namespace
+
 std::string KernelCHelpers::masked_load(LaneType stored) {
   const std::string text = kernel_c_type(stored), scalar(kernel_c_scalar(stored.dtype));
-  const std::string name = "load_" + text;
-  std::string lanes;
-  for (int lane = 0; lane < stored.lanes; ++lane) {
-    lanes += fmt::format("{}{} ? p[{}] : ({})0", lane == 0 ? "" : ", ",
-                         kernel_c_lane("m", stored.lanes, lane), lane, scalar);
-  }
+  const std::string lanes = for_lanes(stored.lanes, ", ", "{m} ? p[{lane}] : (" + scalar + ")0");
   return add(
-      name, fmt::format(
-                "{0} {1}(const __global {2}* p, int{3} m) {{ return all(m) ? vload{3}(0, p) : ({0})({4}); }}",
-                text, name, scalar, stored.lanes, lanes));
+      "load_" + text,
+      fmt::format("{0}{1} load_{1}(const __global {2}* p, int{3} m) {{ return all(m) ? ((const __global "
+                  "{4}*)p)->v : ({1})({5}); }}",
+                  kCalled, text, scalar, stored.lanes, neighbours(stored), lanes));
+}
+
+std::string KernelCHelpers::masked_gather(LaneType stored) {
+  const std::string text = kernel_c_type(stored), scalar(kernel_c_scalar(stored.dtype));
+  const std::string lanes = for_lanes(stored.lanes, ", ", "{m} ? p[{i}] : (" + scalar + ")0");
+  return add(
+      "gather_" + text,
+      fmt::format("{0}{1} gather_{1}(const __global {2}* p, long{3} i, int{3} m) {{ return ({1})({4}); }}",
+                  kCalled, text, scalar, stored.lanes, lanes));
 }
 
 std::string KernelCHelpers::masked_store(LaneType stored) {
   const std::string text = kernel_c_type(stored), scalar(kernel_c_scalar(stored.dtype));
-  const std::string name = "store_" + text;
-  std::string lanes;
-  for (int lane = 0; lane < stored.lanes; ++lane) {
-    lanes += fmt::format(" if ({}) p[{}] = {};", kernel_c_lane("m", stored.lanes, lane), lane,
-                         kernel_c_lane("v", stored.lanes, lane));
-  }
+  return add("store_" + text,
+             fmt::format("{0}void store_{1}(__global {2}* p, int{3} m, {1} v) {{ if (all(m)) {{ ((__global "
+                         "{4}*)p)->v = v; return; }} {5} }}",
+                         kCalled, text, scalar, stored.lanes, neighbours(stored),
+                         for_lanes(stored.lanes, " ", "if ({m}) p[{lane}] = {v};")));
+}
+
+std::string KernelCHelpers::masked_scatter(LaneType stored) {
+  const std::string text = kernel_c_type(stored), scalar(kernel_c_scalar(stored.dtype));
   return add(
-      name,
-      fmt::format(
-          "void {1}(__global {2}* p, int{3} m, {0} v) {{ if (all(m)) {{ vstore{3}(v, 0, p); return; }}{4} }}",
-          text, name, scalar, stored.lanes, lanes));
+      "scatter_" + text,
+      fmt::format("{0}void scatter_{1}(__global {2}* p, long{3} i, int{3} m, {1} v) {{ {4} }}", kCalled, text,
+                  scalar, stored.lanes, for_lanes(stored.lanes, " ", "if ({m}) p[{i}] = {v};")));
 }
 
 // The low word decides who was first; nobody reads the high one before the launch is over.

@@ -30,16 +30,22 @@ class KernelCHelpers {
   std::string float_to_integer(LaneType from, LaneType to);
   std::string half_to_float(int lanes);
   std::string float_to_half(int lanes);
+  /// A struct of one vector `v` that may begin at any element.
+  std::string neighbours(LaneType stored);
   /// load(pointer, mask) and store(pointer, mask, value): neighbours, off lanes give 0 and are not touched.
   std::string masked_load(LaneType stored);
   std::string masked_store(LaneType stored);
+  /// The same at the indices of a vector: gather(pointer, indices, mask), scatter(pointer, indices, mask,
+  /// value).
+  std::string masked_gather(LaneType stored);
+  std::string masked_scatter(LaneType stored);
   std::string report();
   /// `before` each function: "inline ".
   std::string text(std::string_view before) const;
 
  private:
   std::string add(std::string name, const std::string& definition);
-  std::map<std::string, std::string> definitions_;
+  std::map<std::string, std::string> types_, functions_;
 };
 
 }  // namespace diji

@@ -13,13 +13,11 @@ namespace {
 // What differs between the languages.
 struct Style {
   std::string_view helper;  // before a helper function
-  std::string_view kernel;  // before a kernel of groups of this size
   std::string_view shared;  // before memory of a group
   std::string_view barrier;
 };
-constexpr Style kOpenCl = {"inline ", "kernel __attribute__((reqd_work_group_size({}, 1, 1))) ", "__local ",
-                           "barrier(CLK_LOCAL_MEM_FENCE)"},
-                kSimt = {"inline __device__ ", "kernel ", "DIJI_SHARED ", "group_barrier()"};
+constexpr Style kOpenCl = {"inline ", "__local ", "barrier(CLK_LOCAL_MEM_FENCE)"},
+                kSimt = {"inline __device__ ", "DIJI_SHARED ", "group_barrier()"};
 
 class Printer {
  public:
@@ -41,11 +39,12 @@ class Printer {
                       style_.shared, (nest_.group_bytes + 7) / 8);
     }
     std::string function = fmt::format(
-        "{}void diji_{}({}__global uchar* em, long eo, __global uchar* scratch, long stride, long count) {{\n"
+        "kernel void diji_{}({}__global uchar* em, long eo, __global uchar* scratch, long stride, long "
+        "count) {{\n"
         "{}  __global uchar* const mine = scratch + get_global_id(0) * stride;\n"
         "  for (long grid = (long)get_global_id(0); grid < count; grid += (long)get_global_size(0)) {{\n{}  "
         "}}\n}}\n",
-        fmt::format(fmt::runtime(style_.kernel), nest_.group), nest_.entry, arguments, places, out_);
+        nest_.entry, arguments, places, out_);
     return {.declarations = {std::move(head)}, .function = std::move(function)};
   }
 
@@ -307,6 +306,13 @@ class Printer {
     return fmt::format("{}[{} + {} * {}]", pointer(i), operand(i, 0), operand(i, 1), lane);
   }
 
+  std::string indices(const NestInstruction& i) {
+    if (i.operands[1] == Reg::none) return operand(i, 0);
+    const LaneType numbers{DType::i64, i.type.lanes};
+    return fmt::format("{0} + {1} * {2}", operand(i, 0), operand(i, 1),
+                       lanes_of(numbers, [](int lane) { return fmt::format("{}", lane); }));
+  }
+
   std::string load(const NestInstruction& i) {
     const LaneType stored = kernel_c_stored(i.type);
     const std::string scalar(kernel_c_scalar(stored.dtype));
@@ -316,16 +322,15 @@ class Printer {
       const std::string one = fmt::format("{}[{}]", pointer(i), operand(i, 0));
       loaded = masked ? fmt::format("{} ? {} : ({})0", operand(i, 2), one, scalar) : one;
     } else if (scattered(i)) {
-      loaded = lanes_of(stored, [&](int lane) {
-        if (!masked) return element(i, lane);
-        const std::string on = kernel_c_lane(operand(i, 2), stored.lanes, lane);
-        return fmt::format("{} ? {} : ({})0", on, element(i, lane), scalar);
-      });
+      loaded = masked ? fmt::format("{}({}, {}, {})", helpers_.masked_gather(stored), pointer(i), indices(i),
+                                    operand(i, 2))
+                      : lanes_of(stored, [&](int lane) { return element(i, lane); });
     } else if (masked) {
       loaded = fmt::format("{}({} + {}, {})", helpers_.masked_load(stored), pointer(i), operand(i, 0),
                            operand(i, 2));
     } else {
-      loaded = fmt::format("vload{}(0, {} + {})", stored.lanes, pointer(i), operand(i, 0));
+      loaded =
+          fmt::format("((__global {}*)({} + {}))->v", helpers_.neighbours(stored), pointer(i), operand(i, 0));
     }
     if (i.type.dtype != DType::boolean) return loaded;
     if (stored.lanes == 1) return fmt::format("({}) != 0", loaded);
@@ -343,19 +348,20 @@ class Printer {
     if (stored.lanes == 1) {
       line("{}{}[{}] = {};", masked ? fmt::format("if ({}) ", operand(i, 2)) : "", pointer(i), operand(i, 0),
            value);
+    } else if (scattered(i) && masked) {
+      line("{}({}, {}, {}, {});", helpers_.masked_scatter(stored), pointer(i), indices(i), operand(i, 2),
+           value);
     } else if (scattered(i)) {
       const std::string whole = fmt::format("t{}", next_temporary_++);
       line("const {} {} = {};", kernel_c_type(stored), whole, value);
-      for (int lane = 0; lane < stored.lanes; ++lane) {
-        const std::string on =
-            masked ? fmt::format("if ({}) ", kernel_c_lane(operand(i, 2), stored.lanes, lane)) : "";
-        line("{}{} = {};", on, element(i, lane), kernel_c_lane(whole, stored.lanes, lane));
-      }
+      for (int lane = 0; lane < stored.lanes; ++lane)
+        line("{} = {};", element(i, lane), kernel_c_lane(whole, stored.lanes, lane));
     } else if (masked) {
       line("{}({} + {}, {}, {});", helpers_.masked_store(stored), pointer(i), operand(i, 0), operand(i, 2),
            value);
     } else {
-      line("vstore{}({}, 0, {} + {});", stored.lanes, value, pointer(i), operand(i, 0));
+      line("((__global {}*)({} + {}))->v = {};", helpers_.neighbours(stored), pointer(i), operand(i, 0),
+           value);
     }
   }
 
