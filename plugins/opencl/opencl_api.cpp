@@ -4,8 +4,6 @@
 #include <dlfcn.h>
 
 #include <algorithm>
-#include <array>
-#include <cstring>
 #include <utility>
 
 namespace diji::opencl {
@@ -13,8 +11,7 @@ namespace {
 
 struct Loaded {
   Api functions{};
-  bool complete = false;
-  std::string why_not;
+  std::string why_not;  ///< empty where all functions are there
 
   Loaded() {
     void* library = dlopen("libOpenCL.so.1", RTLD_NOW | RTLD_LOCAL);
@@ -22,7 +19,6 @@ struct Loaded {
       why_not = dlerror();
       return;
     }
-    complete = true;
     Api& f = functions;
     take(library, "clGetPlatformIDs", f.get_platform_ids);
     take(library, "clGetDeviceIDs", f.get_device_ids);
@@ -58,11 +54,9 @@ struct Loaded {
 
   template <typename Function>
   void take(void* library, const char* name, Function& function) {
-    void* found = dlsym(library, name);
-    std::memcpy(&function, &found, sizeof(function));
-    if (found != nullptr) return;
-    complete = false;
-    why_not = std::string("libOpenCL.so.1 has no ") + name + ": OpenCL 1.2 is needed";
+    function = reinterpret_cast<Function>(dlsym(library, name));
+    if (function == nullptr)
+      why_not = std::string("libOpenCL.so.1 has no ") + name + ": OpenCL 1.2 is needed";
   }
 };
 
@@ -90,7 +84,7 @@ constexpr std::pair<cl_int, const char*> kErrors[] = {
 
 }  // namespace
 
-const Api* api() { return loaded().complete ? &loaded().functions : nullptr; }
+const Api* api() { return loaded().why_not.empty() ? &loaded().functions : nullptr; }
 const std::string& why_not() { return loaded().why_not; }
 
 std::string name_of_error(cl_int error) {

@@ -64,6 +64,7 @@ DeviceFacts facts_of(cl_platform_id platform, cl_device_id id) {
   const auto align_bits = number_of<cl_uint>(id, CL_DEVICE_MEM_BASE_ADDR_ALIGN);
   facts.alignment = std::bit_floor(std::clamp<std::uint32_t>(align_bits / 8, 4, 4096));
   facts.vector_bytes = vector_bytes_of(id, facts.is_cpu);
+  facts.compiles_at_launch = facts.driver.contains("PoCL");
   facts.has_f64 = number_of<cl_device_fp_config>(id, CL_DEVICE_DOUBLE_FP_CONFIG) != 0;
   facts.rounds_division = (number_of<cl_device_fp_config>(id, CL_DEVICE_SINGLE_FP_CONFIG) &
                            CL_FP_CORRECTLY_ROUNDED_DIVIDE_SQRT) != 0;

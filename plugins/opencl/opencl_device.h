@@ -6,8 +6,10 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 namespace diji::opencl {
@@ -21,13 +23,23 @@ struct DeviceFacts {
   std::size_t argument_bytes_max = 0;
   std::uint32_t alignment = 64, vector_bytes = 4, compute_units = 1;
   bool is_cpu = false, has_f64 = false, rounds_division = false;
+  /// The driver makes a kernel's code at its first launch (PoCL): binaries cost it the same once more.
+  bool compiles_at_launch = false;
 };
 /// All devices of all platforms, in the loader's order; read once.
 const std::vector<DeviceFacts>& all_devices();
 
+struct ProgramRelease {
+  void operator()(cl_program program) const { api()->release_program(program); }
+};
+using Program = std::unique_ptr<std::remove_pointer_t<cl_program>, ProgramRelease>;
+
 struct Device {
   const DeviceFacts* facts = nullptr;
   cl_context context = nullptr;
+  std::mutex mutex;
+  /// What compile() has built and load() not taken yet, by blob: most blobs are loaded where they are made.
+  std::map<std::string, Program> built;
 };
 struct Buffer {
   cl_mem memory = nullptr;
@@ -43,7 +55,7 @@ struct Event {
   cl_event event = nullptr;  ///< null: never recorded
 };
 struct Module {
-  cl_program program = nullptr;
+  Program program;
   std::mutex mutex;  ///< a kernel's arguments are set and used under it
   std::map<std::string, cl_kernel, std::less<>> kernels;
 };

@@ -14,11 +14,8 @@ namespace {
 constexpr std::uint64_t kItemsPerUnit = 4, kLockstepItemsPerUnit = 2048;
 constexpr std::size_t kLockstepGroup = 64;
 constexpr std::uint64_t kScratchAlignment = 64;
-
-struct ProgramRelease {
-  void operator()(cl_program program) const { api()->release_program(program); }
-};
-using Program = std::unique_ptr<std::remove_pointer_t<cl_program>, ProgramRelease>;
+// A blob that begins so is the kernel text itself; others are the driver's binary.
+constexpr std::string_view kTextBlob = "// OpenCL C\n";
 
 std::string options_of(const DeviceFacts& facts) {
   const std::string always = "-w -cl-std=CL1.2";
@@ -37,6 +34,36 @@ diji_status build(const Device& device, cl_program program) {
               name_of_error(error) + ": " + log.c_str());
 }
 
+diji_status program_of_text(const Device& device, std::string_view text, Program& out) {
+  cl_int error = CL_SUCCESS;
+  const char* source = text.data();
+  const std::size_t length = text.size();
+  out.reset(api()->create_program(device.context, 1, &source, &length, &error));
+  return error != CL_SUCCESS ? checked(error, "clCreateProgramWithSource") : build(device, out.get());
+}
+
+diji_status program_of_binary(const Device& device, std::string_view binary, Program& out) {
+  cl_int error = CL_SUCCESS, status = CL_SUCCESS;
+  const auto* bytes = reinterpret_cast<const unsigned char*>(binary.data());
+  const std::size_t length = binary.size();
+  out.reset(api()->create_program_with_binary(device.context, 1, &device.facts->id, &length, &bytes, &status,
+                                              &error));
+  if (error == CL_SUCCESS && status == CL_SUCCESS) return build(device, out.get());
+  return fail(DIJI_ERROR_INVALID,
+              "no binary of this driver: " + name_of_error(error != CL_SUCCESS ? error : status));
+}
+
+diji_status binary_of(cl_program program, std::string& out) {
+  std::size_t bytes = 0;
+  cl_int error = api()->get_program_info(program, CL_PROGRAM_BINARY_SIZES, sizeof(bytes), &bytes, nullptr);
+  if (error == CL_SUCCESS && bytes == 0) return fail(DIJI_ERROR_DEVICE, "the driver gives no binary");
+  out.resize(bytes);
+  char* binary = out.data();
+  if (error == CL_SUCCESS)
+    error = api()->get_program_info(program, CL_PROGRAM_BINARIES, sizeof(binary), &binary, nullptr);
+  return checked(error, "the program's binary");
+}
+
 diji_status kernel_of(Module& module, const char* entry, cl_kernel* out) {
   const auto found = module.kernels.find(std::string_view(entry));
   if (found != module.kernels.end()) {
@@ -45,7 +72,7 @@ diji_status kernel_of(Module& module, const char* entry, cl_kernel* out) {
   }
   cl_int error = CL_SUCCESS;
   // The language has functions called dot and select.
-  *out = api()->create_kernel(module.program, (std::string("diji_") + entry).c_str(), &error);
+  *out = api()->create_kernel(module.program.get(), (std::string("diji_") + entry).c_str(), &error);
   if (error != CL_SUCCESS) return checked(error, entry);
   module.kernels.emplace(entry, *out);
   return DIJI_OK;
@@ -85,42 +112,41 @@ diji_status grow_scratch(Stream& stream, std::uint64_t bytes) {
 
 }  // namespace
 
-diji_status compile(diji_device* device, const diji_kernel_text* text, const void** blob,
+diji_status compile(diji_device* handle, const diji_kernel_text* text, const void** blob,
                     size_t* blob_bytes) {
-  cl_int error = CL_SUCCESS;
-  const char* source = text->text;
-  const std::size_t length = text->text_bytes;
-  const Program program(api()->create_program(of(device).context, 1, &source, &length, &error));
-  if (error != CL_SUCCESS) return checked(error, "clCreateProgramWithSource");
-  if (const diji_status built = build(of(device), program.get()); built != DIJI_OK) return built;
-  std::size_t bytes = 0;
-  error = api()->get_program_info(program.get(), CL_PROGRAM_BINARY_SIZES, sizeof(bytes), &bytes, nullptr);
-  if (error != CL_SUCCESS || bytes == 0) return fail(DIJI_ERROR_DEVICE, "the driver gives no binary");
-  auto* binary = static_cast<unsigned char*>(std::malloc(bytes));
-  if (binary == nullptr) return fail(DIJI_ERROR_OUT_OF_MEMORY, "no memory for a binary");
-  error = api()->get_program_info(program.get(), CL_PROGRAM_BINARIES, sizeof(binary), &binary, nullptr);
-  if (error != CL_SUCCESS) {
-    std::free(binary);
-    return checked(error, "CL_PROGRAM_BINARIES");
+  Device& device = of(handle);
+  std::string bytes = std::string(kTextBlob) + std::string(text->text, text->text_bytes);
+  Program program;
+  if (const diji_status built = program_of_text(device, bytes, program); built != DIJI_OK) return built;
+  if (!device.facts->compiles_at_launch) {
+    if (const diji_status taken = binary_of(program.get(), bytes); taken != DIJI_OK) return taken;
   }
-  *blob = binary;
-  *blob_bytes = bytes;
+  void* copy = std::malloc(bytes.size());
+  if (copy == nullptr) return fail(DIJI_ERROR_OUT_OF_MEMORY, "no memory for a blob");
+  std::memcpy(copy, bytes.data(), bytes.size());
+  *blob = copy;
+  *blob_bytes = bytes.size();
+  const std::scoped_lock lock(device.mutex);
+  device.built.insert_or_assign(std::move(bytes), std::move(program));
   return DIJI_OK;
 }
 
 void blob_free(const void* blob) { std::free(const_cast<void*>(blob)); }
 
-diji_status load(diji_device* device, const void* blob, size_t blob_bytes, diji_module** out) {
-  cl_int error = CL_SUCCESS, status = CL_SUCCESS;
-  const auto* binary = static_cast<const unsigned char*>(blob);
-  Program program(api()->create_program_with_binary(of(device).context, 1, &of(device).facts->id, &blob_bytes,
-                                                    &binary, &status, &error));
-  if (error != CL_SUCCESS || status != CL_SUCCESS)
-    return fail(DIJI_ERROR_INVALID,
-                "no binary of this driver: " + name_of_error(error != CL_SUCCESS ? error : status));
-  if (const diji_status built = build(of(device), program.get()); built != DIJI_OK) return built;
+diji_status load(diji_device* handle, const void* blob, size_t blob_bytes, diji_module** out) {
+  Device& device = of(handle);
+  const std::string_view bytes(static_cast<const char*>(blob), blob_bytes);
   auto module = std::make_unique<Module>();
-  module->program = program.release();
+  {
+    const std::scoped_lock lock(device.mutex);
+    if (auto built = device.built.extract(std::string(bytes))) module->program = std::move(built.mapped());
+  }
+  if (module->program == nullptr) {
+    const bool is_text = bytes.starts_with(kTextBlob);
+    const diji_status built = is_text ? program_of_text(device, bytes, module->program)
+                                      : program_of_binary(device, bytes, module->program);
+    if (built != DIJI_OK) return built == DIJI_ERROR_COMPILE ? DIJI_ERROR_INVALID : built;
+  }
   *out = reinterpret_cast<diji_module*>(module.release());
   return DIJI_OK;
 }
@@ -128,7 +154,6 @@ diji_status load(diji_device* device, const void* blob, size_t blob_bytes, diji_
 void unload(diji_module* module) {
   const std::unique_ptr<Module> owned(&of(module));
   for (const auto& [name, kernel] : owned->kernels) api()->release_kernel(kernel);
-  api()->release_program(owned->program);
 }
 
 diji_status launch(diji_stream* handle, diji_module* module, const diji_launch* launch) {
