@@ -24,7 +24,7 @@ enum class Reg : std::int32_t { none = -1 };
 enum class Space : std::uint8_t {
   global,  ///< a buffer argument
   local,   ///< scratch of this grid index: packed tiles
-  group,   ///< shared by the grid indices of a group (LoopNest::group): partial results and tiles of all
+  group,   ///< shared by the grid indices of a SIMT group (lane_group.h): partial results, tiles
 };
 
 enum class NestOp : std::uint8_t {
@@ -114,9 +114,7 @@ struct LoopNest {
   std::vector<Dim> sizes;             ///< what each size argument is worth
   Dim grid;
   Dim local_bytes = 0;
-  /// Neighbouring grid indices that run together, from a multiple of this on; 1 where they do not.
-  int group = 1;
-  std::int64_t group_bytes = 0;
+  std::int64_t group_bytes = 0;  ///< of Space::group
 
   LaneType type(Reg reg) const { return registers[static_cast<std::size_t>(reg)]; }
 };

@@ -2,7 +2,6 @@
 #include "codegen/loops.h"
 
 #include "base/check.h"
-#include "codegen/lane_group.h"
 
 #include <algorithm>
 
@@ -96,7 +95,6 @@ LoopNest new_nest(const Graph& body, std::string entry) {
 }
 
 Result<Kernel> finish(LoopNest nest, const DeviceTraits& traits) {
-  if (traits.simt) nest.group = LaneGroup::kLanes;
   KernelText text = TRY(print_nest(nest, traits.dialect));
   return Kernel{.entry = std::move(nest.entry),
                 .text = std::move(text),

@@ -136,10 +136,11 @@ typedef struct diji_launch {
  * (global uchar*, long offset), each size as a long, then global uchar* errors, long offset, global uchar*
  * scratch, long stride, long count and runs indices [0, count), each work-item every get_global_size(0)-th; a
  * work-item's scratch begins at get_global_id(0) * stride. Groups have one item where properties say that
- * vectors are taken (simt 0).
+ * vectors are taken (simt 0), and DIJI_SIMT_GROUP items otherwise.
  *
  * Kernel contract of the dialects "cuda", "hip" and their relatives (C++17 without headers): the same kernel,
- * extern "C" __global__, in groups of DIJI_SIMT_GROUP items, as many groups as wanted. "cuda-mma" and
+ * extern "C" __global__, in groups of DIJI_SIMT_GROUP items, as many groups as wanted. Kernels for simt 1 may
+ * declare up to 16 KiB of memory that a group shares, and wait for their group. "cuda-mma" and
  * "hip-mfma" may use the matrix unit of sm_80 or gfx90a and later, whose lanes are neighbouring grid indices.
  * a * b + c is two roundings: the compiler is told not to contract it.
  *

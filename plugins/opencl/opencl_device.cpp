@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstdio>
+#include <cstdlib>
 #include <sstream>
 
 namespace diji::opencl {
@@ -42,9 +43,17 @@ std::string features_of(const std::string& extensions) {
   return result;
 }
 
-// Register width: compilers for CPUs take whole vectors, others run neighbouring work-items in lockstep.
-std::uint32_t vector_bytes_of(cl_device_id id, bool is_cpu) {
-  if (!is_cpu) return 4;
+// Compilers for CPUs take whole vectors, others run neighbouring work-items in lockstep, if groups may be
+// large enough. DIJI_OPENCL_STYLE=simt makes a CPU show what its kernels for lockstep are worth.
+bool runs_in_lockstep(cl_device_id id, bool is_cpu) {
+  const char* style = std::getenv("DIJI_OPENCL_STYLE");
+  const bool asked = style != nullptr && std::string_view(style) == "simt";
+  return (!is_cpu || asked) && number_of<std::size_t>(id, CL_DEVICE_MAX_WORK_GROUP_SIZE) >= DIJI_SIMT_GROUP;
+}
+
+// Register width.
+std::uint32_t vector_bytes_of(cl_device_id id, bool simt) {
+  if (simt) return 4;
   const auto width = number_of<cl_uint>(id, CL_DEVICE_NATIVE_VECTOR_WIDTH_FLOAT);
   return std::bit_floor(std::clamp<std::uint32_t>(width, 1, 16)) * 4;
 }
@@ -57,13 +66,14 @@ DeviceFacts facts_of(cl_platform_id platform, cl_device_id id) {
   facts.features = features_of(text_of(id, CL_DEVICE_EXTENSIONS));
   facts.fingerprint = facts.name + ", " + facts.driver;
   facts.is_cpu = (number_of<cl_device_type>(id, CL_DEVICE_TYPE) & CL_DEVICE_TYPE_CPU) != 0;
+  facts.simt = runs_in_lockstep(id, facts.is_cpu);
   facts.memory_bytes = number_of<cl_ulong>(id, CL_DEVICE_GLOBAL_MEM_SIZE);
   facts.allocation_max = number_of<cl_ulong>(id, CL_DEVICE_MAX_MEM_ALLOC_SIZE);
   facts.argument_bytes_max = number_of<std::size_t>(id, CL_DEVICE_MAX_PARAMETER_SIZE);
   facts.compute_units = std::max<cl_uint>(number_of<cl_uint>(id, CL_DEVICE_MAX_COMPUTE_UNITS), 1);
   const auto align_bits = number_of<cl_uint>(id, CL_DEVICE_MEM_BASE_ADDR_ALIGN);
   facts.alignment = std::bit_floor(std::clamp<std::uint32_t>(align_bits / 8, 4, 4096));
-  facts.vector_bytes = vector_bytes_of(id, facts.is_cpu);
+  facts.vector_bytes = vector_bytes_of(id, facts.simt);
   facts.compiles_at_launch = facts.driver.contains("PoCL");
   facts.has_f64 = number_of<cl_device_fp_config>(id, CL_DEVICE_DOUBLE_FP_CONFIG) != 0;
   facts.rounds_division = (number_of<cl_device_fp_config>(id, CL_DEVICE_SINGLE_FP_CONFIG) &

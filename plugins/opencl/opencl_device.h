@@ -22,7 +22,7 @@ struct DeviceFacts {
   std::uint64_t memory_bytes = 0, allocation_max = 0;
   std::size_t argument_bytes_max = 0;
   std::uint32_t alignment = 64, vector_bytes = 4, compute_units = 1;
-  bool is_cpu = false, has_f64 = false, rounds_division = false;
+  bool is_cpu = false, simt = false, has_f64 = false, rounds_division = false;
   /// The driver makes a kernel's code at its first launch (PoCL): binaries cost it the same once more.
   bool compiles_at_launch = false;
 };

@@ -37,7 +37,7 @@ diji_status device_properties(int32_t ordinal, diji_device_properties* out) {
   full.vector_registers = facts.vector_bytes >= 64 ? 32 : 16;
   full.lanes_max = 16;  // of the language
   full.without_f64 = facts.has_f64 ? 0 : 1;
-  full.simt = facts.is_cpu ? 0 : 1;
+  full.simt = facts.simt ? 1 : 0;
   std::memcpy(out, &full, std::min<std::size_t>(out->struct_size, sizeof(full)));
   return DIJI_OK;
 }

@@ -12,7 +12,6 @@ namespace {
 // Work-items of a launch, for each compute unit: each takes every n-th index of the grid. One item a group
 // where an index does a tile's work, a group of items in lockstep where it does an element's.
 constexpr std::uint64_t kItemsPerUnit = 4, kLockstepItemsPerUnit = 2048;
-constexpr std::size_t kLockstepGroup = 64;
 constexpr std::uint64_t kScratchAlignment = 64;
 // A blob that begins so is the kernel text itself; others are the driver's binary.
 constexpr std::string_view kTextBlob = "// OpenCL C\n";
@@ -170,8 +169,8 @@ diji_status launch(diji_stream* handle, diji_module* module, const diji_launch* 
   if (const diji_status found = kernel_of(of(module), launch->entry, &kernel); found != DIJI_OK) return found;
   if (launch->grid <= 0) return DIJI_OK;
   const auto grid = static_cast<std::uint64_t>(launch->grid);
-  const std::size_t group = facts.is_cpu ? 1 : kLockstepGroup;
-  const std::uint64_t most = facts.compute_units * (facts.is_cpu ? kItemsPerUnit : kLockstepItemsPerUnit);
+  const std::size_t group = facts.simt ? DIJI_SIMT_GROUP : 1;
+  const std::uint64_t most = facts.compute_units * (facts.simt ? kLockstepItemsPerUnit : kItemsPerUnit);
   const std::size_t items = (std::min(grid, most) + group - 1) / group * group;
   const std::uint64_t stride =
       (launch->local_bytes + kScratchAlignment - 1) / kScratchAlignment * kScratchAlignment;
