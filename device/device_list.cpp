@@ -10,6 +10,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
+#include <utility>
 
 namespace diji {
 namespace {
@@ -61,9 +62,10 @@ std::vector<std::string> split_path(std::string_view path) {
 
 }  // namespace
 
-DeviceList::DeviceList(std::span<const diji_device_plugin_table* const> built_in, int threads)
+DeviceList::DeviceList(std::span<const diji_device_plugin_table* const> built_in, int threads, Trial trial)
     : threads_(std::make_unique<ThreadPool>(std::max(threads, 1))),
-      services_(std::make_unique<diji_host_services>()) {
+      services_(std::make_unique<diji_host_services>()),
+      trial_(std::move(trial)) {
   *services_ = {sizeof(diji_host_services), threads_.get(), run_parallel_for,
                 threads_->threads(),        write_log,      read_clock};
   for (const diji_device_plugin_table* table : built_in) {
@@ -71,23 +73,37 @@ DeviceList::DeviceList(std::span<const diji_device_plugin_table* const> built_in
     if (!added) problems_.push_back(std::move(added).error());
   }
   const char* path = std::getenv("DIJI_PLUGIN_PATH");
-  for (const std::string& folder : split_path(path == nullptr ? "" : path)) {
+  folders_ = split_path(path == nullptr ? "" : path);
+}
+
+// Devices go before the plugins, services and threads that they use: the members' order sees to it.
+DeviceList::~DeviceList() = default;
+
+Result<void> DeviceList::add_plugin(const std::string& path) {
+  if (trial_) {
+    const auto tried = trial_([&] {
+      const auto plugin = Plugin::load(path);
+      const int count = plugin ? plugin->device_count().value_or(0) : 0;
+      for (int ordinal = 0; ordinal < count; ++ordinal) (void)plugin->device_info(ordinal);
+    });
+    if (!tried) return fail(ErrorCode::no_device, "plugin {}: {}", path, tried.error().message);
+  }
+  return take_in(Plugin::load(path));
+}
+
+void DeviceList::load_from_path() {
+  for (const std::string& folder : std::exchange(folders_, {})) {
     auto files = plugin_files(folder);
     if (!files) {
       problems_.push_back(std::move(files).error());
       continue;
     }
     for (const std::string& file : *files) {
-      auto added = take_in(Plugin::load(file));
+      auto added = add_plugin(file);
       if (!added) problems_.push_back(std::move(added).error());
     }
   }
 }
-
-// Devices go before the plugins, services and threads that they use: the members' order sees to it.
-DeviceList::~DeviceList() = default;
-
-Result<void> DeviceList::add_plugin(const std::string& path) { return take_in(Plugin::load(path)); }
 
 Result<void> DeviceList::take_in(Result<Plugin> plugin) {
   if (!plugin) return std::unexpected(std::move(plugin).error());
@@ -120,6 +136,7 @@ const std::vector<std::string>& DeviceList::absent() {
 }
 
 void DeviceList::list_all() {
+  load_from_path();
   for (std::size_t i = 0; i < plugins_.size(); ++i) list_devices(i);
   // In the order of the plugins, whichever was asked first.
   const auto place = [&](const DeviceEntry& entry) {
@@ -157,8 +174,10 @@ Result<Device*> DeviceList::open(std::string_view name) {
   for (const auto& device : opened_) {
     if (device->name() == full) return device.get();
   }
+  const auto has_it = [&](const auto& plugin) { return full.starts_with(plugin->name() + ":"); };
+  if (std::ranges::none_of(plugins_, has_it)) load_from_path();
   for (std::size_t i = 0; i < plugins_.size(); ++i) {
-    if (full.starts_with(plugins_[i]->name() + ":")) list_devices(i);
+    if (has_it(plugins_[i])) list_devices(i);
   }
   const auto entry = std::ranges::find(entries_, full, &DeviceEntry::name);
   if (entry == entries_.end()) return no_such_device(name);

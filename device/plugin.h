@@ -6,6 +6,7 @@
 #include "diji/device_plugin.h"
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -79,12 +80,17 @@ struct DeviceEntry {
   DeviceInfo info;
 };
 
+/// Does a job where it may crash or hang without harm, and says whether it did.
+using Trial = std::function<Result<void>(const std::function<void()>& job)>;
+
 /// All plugins of the process and the devices they show. Opened devices live as long as the list.
 class DeviceList {
  public:
-  /// Built-in tables first, then libdiji_device_*.so from each folder of DIJI_PLUGIN_PATH (colon-separated).
-  /// A plugin that is refused is a problem to show, not a reason to stop: see problems().
-  DeviceList(std::span<const diji_device_plugin_table* const> built_in, int threads);
+  /// Built-in tables first, then libdiji_device_*.so from each folder of DIJI_PLUGIN_PATH (colon-separated),
+  /// which are loaded when a device is asked for that no built-in plugin has. A plugin that is refused is a
+  /// problem to show, not a reason to stop: see problems(). Where there is a `trial`, every plugin from a
+  /// file is loaded and asked for its devices in one first.
+  DeviceList(std::span<const diji_device_plugin_table* const> built_in, int threads, Trial trial = nullptr);
   ~DeviceList();
   DeviceList(const DeviceList&) = delete;
   DeviceList& operator=(const DeviceList&) = delete;
@@ -108,12 +114,15 @@ class DeviceList {
 
  private:
   Result<void> take_in(Result<Plugin> plugin);
+  void load_from_path();
   void list_devices(std::size_t plugin);
   void list_all();
   std::unexpected<Error> no_such_device(std::string_view name);
 
   std::unique_ptr<ThreadPool> threads_;
   std::unique_ptr<diji_host_services> services_;
+  Trial trial_;
+  std::vector<std::string> folders_;  ///< of DIJI_PLUGIN_PATH, not searched yet
   std::vector<std::unique_ptr<Plugin>> plugins_;
   std::vector<bool> listed_;  ///< by plugin
   std::vector<DeviceEntry> entries_;

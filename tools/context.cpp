@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "base/thread_pool.h"
 #include "runtime/session.h"
+#include "tools/guard.h"
 
 #include <algorithm>
 #include <array>
@@ -12,6 +13,7 @@ namespace diji::tools {
 namespace {
 
 constexpr std::int64_t kThreadsMax = 1024;
+constexpr int kLoadSeconds = 10;  // a plugin may take to load and to count its devices
 constexpr std::array<std::string_view, 4> kLogLevels = {"error", "warning", "info", "debug"};
 
 }  // namespace
@@ -27,9 +29,11 @@ Result<Context> Context::create(const Arguments& arguments) {
   return context;
 }
 
-Result<DeviceList*> Context::devices(const Arguments& arguments) {
+Result<DeviceList*> Context::devices(const Arguments& arguments, bool expendable) {
   if (devices_ == nullptr) {
-    auto list = std::make_unique<DeviceList>(built_in_plugins(), threads_);
+    auto list = std::make_unique<DeviceList>(
+        built_in_plugins(), threads_,
+        expendable ? nullptr : Trial([](const auto& job) { return tried(kLoadSeconds, job); }));
     for (const std::string& path : arguments.all(kPluginOption.name)) TRY(list->add_plugin(path));
     devices_ = std::move(list);
   }

@@ -19,8 +19,8 @@ class Context {
   /// --device, else DIJI_DEVICE, else "cpu".
   const std::string& device_name() const { return device_name_; }
   /// Built-in plugins, DIJI_PLUGIN_PATH, and each --plugin of a verb that takes it; a refusal of those is an
-  /// error.
-  Result<DeviceList*> devices(const Arguments& arguments);
+  /// error. Plugins from files are tried in a child process first, unless this one is `expendable`.
+  Result<DeviceList*> devices(const Arguments& arguments, bool expendable = false);
   /// The device of device_name(), opened. Errors: no_device, listing what exists.
   Result<Device*> device(const Arguments& arguments);
 

@@ -93,4 +93,14 @@ Result<int> guarded(int timeout_s, const std::function<Result<int>(const StepBeg
   return verdict(end, status, timeout_s);
 }
 
+Result<void> tried(int timeout_s, const std::function<void()>& job) {
+  TRY(guarded(timeout_s, [&](const StepBegins& begins) -> Result<int> {
+    begins("loading it");
+    job();
+    begins(kDone);
+    ::_exit(0);  // not this process's exit handlers and buffers
+  }));
+  return {};
+}
+
 }  // namespace diji::tools

@@ -17,4 +17,7 @@ using StepBegins = std::function<void(std::string_view step)>;
 /// child ended before its job did. Both name the step.
 Result<int> guarded(int timeout_s, const std::function<Result<int>(const StepBegins&)>& job);
 
+/// Runs `job` in a child that ends with it. Errors: deadline and device, as above.
+Result<void> tried(int timeout_s, const std::function<void()>& job);
+
 }  // namespace diji::tools

@@ -233,7 +233,7 @@ Result<int> certify(Context& context, const Arguments& arguments) {
   const auto timeout = static_cast<int>(TRY(arguments.integer("--timeout", 120, 1, 86'400)));
   auto code = guarded(timeout, [&](const StepBegins& begins) -> Result<int> {
     begins("loading the plugin");
-    DeviceList* devices = TRY(context.devices(arguments));
+    DeviceList* devices = TRY(context.devices(arguments, true));
     const std::vector<std::string> names = devices_to_verify(*devices, context, arguments);
     const bool none = arguments.has(kPluginOption.name) && !arguments.has("--device") &&
                       names == std::vector{context.device_name()};

@@ -76,6 +76,9 @@ FAULTS = {
     "errors_of_kernels_are_lost": ("kernels report errors", "element -1 of 100: the error word is 0x0"),
 }
 
+# Refused when they are used.
+LIST_DEVICES = {"alloc_hangs", "open_gives_nothing"}
+
 
 def finding(name, options, folder):
     """Why the mistake was not caught as it should be, or None."""
@@ -93,11 +96,19 @@ def finding(name, options, folder):
     if isinstance(caught_by, int):
         if run.returncode != caught_by or words not in run.stderr:
             return f"exit code {run.returncode}, wanted {caught_by} and '{words}': {run.stderr}{run.stdout}"
-        if "loading the plugin" in words or caught_by == DEADLINE:
-            return None  # it takes the process with it that loads it
         # Beside a plugin that was refused, the CPU computes in the same process.
-        beside = diji("--device", "cpu", DIJI_PLUGIN_PATH=os.path.dirname(options.plugin))
-        return None if beside.returncode == 0 else f"the CPU beside it: {beside.stdout}{beside.stderr}"
+        path = {"DIJI_PLUGIN_PATH": os.path.dirname(options.plugin)}
+        beside = diji("--device", "cpu", **path)
+        if beside.returncode != 0:
+            return f"the CPU beside it: {beside.stdout}{beside.stderr}"
+        if name in LIST_DEVICES:
+            return None
+        # All are listed beside it, it is named among the problems.
+        environment.update(path)
+        listed = subprocess.run([options.diji, "devices", "--json"], env=environment, capture_output=True, text=True)
+        document = json.loads(listed.stdout or "{}")
+        named = any("faulty" in problem["message"] for problem in document.get("problems", []))
+        return None if named and document["devices"] else f"diji devices beside it: {listed.stdout}{listed.stderr}"
     if not certificate.exists():
         return f"no certificate; exit code {run.returncode}: {run.stderr}"
     document = json.loads(certificate.read_text())
