@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 namespace diji {
 
@@ -36,14 +37,16 @@ int exit_code(ErrorCode code);
 struct Error {
   ErrorCode code = ErrorCode::failed;
   std::string message;
-  std::string file;          ///< the file the error is in
-  std::int64_t offset = -1;  ///< byte offset in that file
-  std::string op;            ///< operator or node
-  std::string dtype;         ///< dtype found
-  std::string shape;         ///< shape found
-  std::int64_t bytes = -1;   ///< size asked for, of out_of_memory
-  std::string pool;          ///< pool and its state, of out_of_memory
-  bool stretchable = false;  ///< of mismatch: of two sizes that were taken as equal, one is 1
+  std::string file;              ///< the file the error is in
+  std::int64_t offset = -1;      ///< byte offset in that file
+  std::string op;                ///< operator or node
+  std::string dtype;             ///< dtype found
+  std::string shape;             ///< shape found
+  std::int64_t bytes = -1;       ///< size asked for, of out_of_memory
+  std::string pool;              ///< pool and its state, of out_of_memory
+  bool stretchable = false;      ///< of mismatch: of two sizes that were taken as equal, one is 1
+  bool contents_decide = false;  ///< of unsupported: contents that are not known yet decide ranks or axes
+  std::vector<std::string> deciding_values;  ///< then, by the names in the model's file; empty: not nameable
 };
 
 template <typename T>

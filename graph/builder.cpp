@@ -241,10 +241,8 @@ ValueId Builder::known_sizes(ValueId x, std::string_view operand) {
   }
   const auto count = element_count(shape(x)).constant();
   if (rank(x) > 1 || !count) {
-    return fail(ErrorCode::unsupported,
-                "how many elements '{}' has ({}) is computed from data; ranks that depend on data are not "
-                "built yet",
-                operand, text_of(type(x)));
+    return undecided("how many elements '{}' has ({}) is computed from data, and with it a rank", operand,
+                     text_of(type(x)));
   }
   for (const Node& node : graph_.nodes()) {
     if (primitive_of(node.op) == Primitive::observe && node.inputs[0] == x) return node.outputs[0];

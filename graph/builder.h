@@ -32,6 +32,14 @@ class Builder {
     return fail_with(diji::fail(code, format, std::forward<Args>(args)...).error());
   }
 
+  /// fail(unsupported) where contents that are not known yet decide ranks or axes.
+  template <typename... Args>
+  ValueId undecided(fmt::format_string<Args...> format, Args&&... args) {
+    auto error = diji::fail(ErrorCode::unsupported, format, std::forward<Args>(args)...);
+    error.error().contents_decide = true;
+    return fail_with(std::move(error.error()));
+  }
+
   /// The type of a value; after an error some valid type, so that formulas need not check.
   const Type& type(ValueId id) const;
   const Shape& shape(ValueId id) const { return type(id).shape; }

@@ -57,18 +57,14 @@ ValueId coordinates(Builder& b, std::int64_t rank, std::int64_t axis, const Dim&
 
 std::optional<Shape> known_list(Builder& b, ValueId id, std::string_view name) {
   auto contents = b.contents(id);
-  if (!contents && b.ok())
-    b.fail(ErrorCode::unsupported, "'{}' must be known, or be integers that can be read as sizes", name);
+  if (!contents && b.ok()) b.undecided("'{}' must be known, or be integers that can be read as sizes", name);
   return b.ok() ? contents : std::nullopt;
 }
 
 std::optional<Ints> known_numbers(Builder& b, ValueId id, std::string_view name) {
   auto values = b.constant_ints(id);
   if (!values && b.ok()) {
-    b.fail(ErrorCode::unsupported,
-           "'{}' must be known when the model is loaded; ranks and axes that depend on "
-           "data are not built yet",
-           name);
+    b.undecided("'{}' decides ranks or axes, and is not known when the model is loaded", name);
   }
   return b.ok() ? values : std::nullopt;
 }

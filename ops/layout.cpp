@@ -72,7 +72,7 @@ Values range(Builder& b, const OpCall& call) {
 
 Values constant_of_shape(Builder& b, const OpCall& call) {
   const auto shape = b.contents(call.inputs[0]);
-  if (!shape) return {b.fail(ErrorCode::unsupported, "a shape of unknown rank is not built yet")};
+  if (!shape) return {b.undecided("the shape is not known, nor how many axes it has")};
   const HostTensor* value = call.attributes.get<HostTensor>("value");
   if (value != nullptr && value->count() != 1)
     return {b.fail(ErrorCode::mismatch, "value has {} elements, it must have 1", value->count())};

@@ -18,8 +18,7 @@ std::optional<Ints> folded_axes(Builder& b, const OpCall& call) {
   if (call.inputs.size() > 1 && call.inputs[1] != ValueId::none) {
     const auto given = b.constant_ints(call.inputs[1]);
     if (!given) {
-      b.fail(ErrorCode::unsupported,
-             "'axes' must be known when the model is loaded; computed axes are not built yet");
+      b.undecided("'axes' are not known when the model is loaded");
       return std::nullopt;
     }
     for (const std::int64_t axis : *given) axes.push_back(b.axis(axis, rank));

@@ -110,7 +110,7 @@ size_t diji_model_input_count(const diji_model* model) {
 }
 size_t diji_model_output_count(const diji_model* model) {
   if (model == nullptr) return 0;
-  return model->session->graph().outputs().size();
+  return model->session->outputs().size();
 }
 
 const char* diji_model_input_name(const diji_model* model, size_t index) {
@@ -121,7 +121,7 @@ const char* diji_model_input_name(const diji_model* model, size_t index) {
 
 const char* diji_model_output_name(const diji_model* model, size_t index) {
   if (model == nullptr) return nullptr;
-  const auto& ports = model->session->graph().outputs();
+  const auto& ports = model->session->outputs();
   return index < ports.size() ? ports[index].name.c_str() : nullptr;
 }
 
@@ -145,7 +145,7 @@ diji_status_code diji_model_run(diji_model* model, const diji_tensor_view* input
     auto outputs = model->session->run(tensors);
     if (!outputs) return failed(std::move(outputs).error());
     auto owned = std::make_unique<diji_result>();
-    for (const diji::Port& port : model->session->graph().outputs()) owned->names.push_back(port.name);
+    for (const diji::Port& port : model->session->outputs()) owned->names.push_back(port.name);
     owned->outputs = std::move(*outputs);
     *result = owned.release();
     return DIJI_STATUS_OK;

@@ -41,6 +41,8 @@ Result<ImportedModel> import_model(const std::filesystem::path& path, const Sess
                           .constants = options.constants,
                           .overrides = options.overrides,
                           .custom_ops = options.custom_ops,
+                          .known = options.known,
+                          .only = options.only,
                           .stretches = stretches});
 }
 
@@ -183,8 +185,19 @@ Result<std::unique_ptr<Session>> Session::open(DeviceList& devices, const std::f
   SessionOptions named = options;
   if (named.name.empty()) named.name = path.filename().string();
   if (is_graph_text(path)) return of(devices, TRY(read_graph_text(path, options)), named);
-  ImportedModel model = TRY(import_model(path, options, false));
-  auto session = TRY(of(devices, std::move(model.graph), named));
+  return open_in(devices, path, named, nullptr);
+}
+
+Result<std::unique_ptr<Session>> Session::open_in(DeviceList& devices, const std::filesystem::path& path,
+                                                  const SessionOptions& options,
+                                                  std::shared_ptr<MemoryPool> pool) {
+  auto imported = import_model(path, options, false);
+  if (!imported) {
+    if (imported.error().deciding_values.empty()) return std::unexpected(std::move(imported).error());
+    return open_staged(devices, path, options, imported.error());
+  }
+  ImportedModel& model = *imported;
+  auto session = TRY(of_in(devices, std::move(model.graph), options, std::move(pool)));
   session->read_stretching_ = [path, options, digest = std::move(model.digest)]() -> Result<Graph> {
     ImportedModel again = TRY(import_model(path, options, true));
     if (again.digest == digest) return std::move(again.graph);
@@ -195,6 +208,12 @@ Result<std::unique_ptr<Session>> Session::open(DeviceList& devices, const std::f
 
 Result<std::unique_ptr<Session>> Session::of(DeviceList& devices, Graph graph,
                                              const SessionOptions& options) {
+  return of_in(devices, std::move(graph), options, nullptr);
+}
+
+Result<std::unique_ptr<Session>> Session::of_in(DeviceList& devices, Graph graph,
+                                                const SessionOptions& options,
+                                                std::shared_ptr<MemoryPool> pool) {
   Device* device = TRY(devices.open(options.device.empty() ? default_device() : options.device));
   std::unique_ptr<Session> session(new Session());
   session->coverage_ = coverage_of(graph, device->info().dialect);
@@ -202,7 +221,9 @@ Result<std::unique_ptr<Session>> Session::of(DeviceList& devices, Graph graph,
   CompileCache cache;
   session->passes_ = options.passes;
   session->main_.executable = TRY(compile(std::move(graph), *device, cache, options.passes));
-  session->pool_ = std::make_unique<MemoryPool>(*device, name, options.memory_limit_bytes);
+  session->outputs_ = session->graph().outputs();
+  session->pool_ = pool != nullptr ? std::move(pool)
+                                   : std::make_shared<MemoryPool>(*device, name, options.memory_limit_bytes);
   return session;
 }
 
@@ -264,6 +285,7 @@ Result<std::vector<HostTensor>> Session::run_form(Form& form, std::span<const Ho
 
 Result<std::vector<HostTensor>> Session::run(const std::map<std::string, HostTensor>& inputs, RunStats* stats,
                                              const RunOptions& options) {
+  if (staged_ != nullptr) return run_staged(inputs, stats, options);
   const std::vector<HostTensor> ordered = TRY(in_order(graph(), inputs));
   auto outputs = run_form(main_, ordered, stats, options);
   if (outputs || !outputs.error().stretchable) return outputs;

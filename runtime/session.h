@@ -23,6 +23,8 @@ struct SessionOptions {
   std::map<std::string, std::int64_t> fixed_dims;  ///< symbol to size: baked in
   std::map<std::string, HostTensor> constants;     ///< inputs that become part of the model
   std::map<std::string, HostTensor> overrides;     ///< in place of defaults; other names are left alone
+  std::map<std::string, HostTensor> known;         ///< values of an ONNX model, given instead of computed
+  std::vector<std::string> only;                   ///< values of an ONNX model in the place of its outputs
   std::vector<const OpDef*> custom_ops;            ///< of OpLibraries, which outlive the session
   PassOptions passes;
 };
@@ -44,8 +46,13 @@ struct Coverage {
 };
 
 /// Thread-safe: each run takes an ExecutionContext of its own from the session's.
+///
+/// Where ranks or axes follow from values that an ONNX model computes (or is given as inputs), the session is
+/// staged: one part computes those values, and the rest is compiled for each list of contents that comes up,
+/// which is told once; the last 16 are kept. What the sizes alone decide is compiled once for all.
 class Session {
  public:
+  ~Session();
   /// A file that diji reads (.onnx, or .txt with the graph's text form). Errors: not_found, malformed,
   /// unsupported, no_device, out_of_memory.
   static Result<std::unique_ptr<Session>> open(DeviceList& devices, const std::filesystem::path& path,
@@ -53,9 +60,16 @@ class Session {
   /// A graph made by a program.
   static Result<std::unique_ptr<Session>> of(DeviceList& devices, Graph graph, const SessionOptions& options);
 
-  const Graph& graph() const { return executable().graph(); }  ///< compiled; ports and types are the model's
+  /// Compiled; ports and types are the model's. Of a staged session: the part that runs first, whose inputs
+  /// are the model's.
+  const Graph& graph() const { return executable().graph(); }
   const Executable& executable() const { return *main_.executable; }
-  const Coverage& coverage() const { return coverage_; }
+  /// The model's; of a staged session they have names only.
+  const std::vector<Port>& outputs() const { return outputs_; }
+  /// Of what is compiled by now, as are the next two.
+  Coverage coverage() const;
+  int compiled_kernels() const;
+  std::size_t module_count() const;
   Device& device() const { return *executable().device; }
   MemoryPool& pool() { return *pool_; }
 
@@ -70,14 +84,27 @@ class Session {
     std::shared_ptr<const Executable> executable;
     std::vector<std::unique_ptr<ExecutionContext>> idle;
   };
-  Session() = default;
+  struct Staged;
+  Session();
+  static Result<std::unique_ptr<Session>> open_in(DeviceList& devices, const std::filesystem::path& path,
+                                                  const SessionOptions& options,
+                                                  std::shared_ptr<MemoryPool> pool);
+  static Result<std::unique_ptr<Session>> open_staged(DeviceList& devices, const std::filesystem::path& path,
+                                                      const SessionOptions& options, const Error& undecided);
+  static Result<std::unique_ptr<Session>> of_in(DeviceList& devices, Graph graph,
+                                                const SessionOptions& options,
+                                                std::shared_ptr<MemoryPool> pool);
+  Result<std::vector<HostTensor>> run_staged(const std::map<std::string, HostTensor>& inputs, RunStats* stats,
+                                             const RunOptions& options);
   Result<std::unique_ptr<ExecutionContext>> take_context(Form& form);
   Result<std::vector<HostTensor>> run_form(Form& form, std::span<const HostTensor> inputs, RunStats* stats,
                                            const RunOptions& options);
   Form* stretching_form();
   void release_idle();
-  std::unique_ptr<MemoryPool> pool_;
+  std::shared_ptr<MemoryPool> pool_;
+  std::unique_ptr<Staged> staged_;  ///< null: it is one piece
   Coverage coverage_;
+  std::vector<Port> outputs_;
   Form main_;
   std::mutex mutex_;  ///< of the idle contexts
   std::mutex stretching_mutex_;

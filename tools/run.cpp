@@ -99,6 +99,9 @@ struct Opened {
   Graph interpreted;
   Arithmetic arithmetic = Arithmetic::oracle;
   const Graph& graph() const { return session == nullptr ? interpreted : session->graph(); }
+  const std::vector<Port>& outputs() const {
+    return session == nullptr ? interpreted.outputs() : session->outputs();
+  }
   Result<std::vector<HostTensor>> run(const NamedTensors& inputs, RunStats* stats = nullptr) const {
     return session == nullptr ? interpret_by_name(interpreted, arithmetic, inputs)
                               : session->run(inputs, stats);
@@ -132,9 +135,8 @@ Result<void> run_all(const Opened& opened, const NamedTensors& inputs, const Run
 }
 
 // What to compare with is read before the run, so that a wrong folder is told at once.
-Result<std::vector<std::optional<HostTensor>>> expected_outputs(const Graph& graph,
+Result<std::vector<std::optional<HostTensor>>> expected_outputs(const std::vector<Port>& ports,
                                                                 const RunRequest& options) {
-  const std::vector<Port>& ports = graph.outputs();
   std::vector<std::optional<HostTensor>> expected(ports.size());
   if (!options.expect_folder.empty()) {
     const auto tensors = TRY(read_expected(options.expect_folder, ports));
@@ -157,7 +159,7 @@ Json document_of(const Opened& opened, const Outcome& outcome) {
   Json outputs = Json::array();
   for (std::size_t i = 0; i < outcome.outputs.size(); ++i) {
     const HostTensor& tensor = outcome.outputs[i];
-    outputs.push_back({{"name", opened.graph().outputs()[i].name},
+    outputs.push_back({{"name", opened.outputs()[i].name},
                        {"dtype", std::string(name_of(tensor.dtype()))},
                        {"shape", tensor.shape()},
                        {"file", outcome.files[i] ? Json(*outcome.files[i]) : Json()}});
@@ -170,8 +172,8 @@ Json document_of(const Opened& opened, const Outcome& outcome) {
                      {"p90", percentile(latency.sorted_ms, 0.90)},
                      {"p99", percentile(latency.sorted_ms, 0.99)}}}};
   if (opened.session != nullptr) {
-    const Coverage& coverage = opened.session->coverage();
-    document["compiled_kernels"] = opened.session->executable().compiled_kernels;
+    const Coverage coverage = opened.session->coverage();
+    document["compiled_kernels"] = opened.session->compiled_kernels();
     document["peak_bytes"] = opened.session->pool().state().peak_bytes;
     document["coverage"] = {{"native", coverage.native},
                             {"generated", coverage.generated},
@@ -199,11 +201,11 @@ void print_inputs(const Graph& graph, const NamedTensors& inputs, const InputOpt
   }
 }
 
-void print_outcome(const Graph& graph, const Outcome& outcome) {
+void print_outcome(const std::vector<Port>& ports, const Outcome& outcome) {
   for (std::size_t i = 0; i < outcome.outputs.size(); ++i) {
     const HostTensor& tensor = outcome.outputs[i];
-    print("output    {} {}{} = {}\n", graph.outputs()[i].name, name_of(tensor.dtype()),
-          text_of(tensor.shape()), tensor.count() == 0 ? "empty" : preview_of(tensor));
+    print("output    {} {}{} = {}\n", ports[i].name, name_of(tensor.dtype()), text_of(tensor.shape()),
+          tensor.count() == 0 ? "empty" : preview_of(tensor));
     if (outcome.files[i]) print("          written to {}\n", *outcome.files[i]);
   }
   for (const ComparedOutput& compared : outcome.compared) {
@@ -224,8 +226,8 @@ void print_outcome(const Graph& graph, const Outcome& outcome) {
 void print_verbose(Session& session, const Outcome& outcome) {
   const PoolState pool = session.pool().state();
   print("coverage  {}\n", session.coverage().line());
-  print("kernels   {} modules, {} compiled now, the others from the cache\n",
-        session.executable().modules->size(), session.executable().compiled_kernels);
+  print("kernels   {} modules, {} compiled now, the others from the cache\n", session.module_count(),
+        session.compiled_kernels());
   print("memory    peak {} (of it for the values of one run {}), held {}, limit {}\n",
         text_of_bytes(pool.peak_bytes), text_of_bytes(outcome.stats.peak_bytes),
         text_of_bytes(pool.held_bytes), pool.limit_bytes == 0 ? "none" : text_of_bytes(pool.limit_bytes));
@@ -241,9 +243,9 @@ Result<int> run(Context& context, const Arguments& arguments) {
   const Opened opened = TRY(open_model(*devices, arguments.operands()[0], options));
   Outcome outcome;
   outcome.latency.load_ms = milliseconds_since(start);
-  const std::vector<Port>& ports = opened.graph().outputs();
+  const std::vector<Port>& ports = opened.outputs();
   const NamedTensors inputs = TRY(make_inputs(opened.graph(), options.inputs));
-  const auto expected = TRY(expected_outputs(opened.graph(), options));
+  const auto expected = TRY(expected_outputs(ports, options));
   TRY(run_all(opened, inputs, options, outcome));
 
   outcome.files.resize(ports.size());
@@ -266,7 +268,7 @@ Result<int> run(Context& context, const Arguments& arguments) {
       print("weight    {} {}{} (given, in place of its default)\n", name, name_of(tensor.dtype()),
             text_of(tensor.shape()));
     }
-    print_outcome(opened.graph(), outcome);
+    print_outcome(ports, outcome);
     if (options.model.verbose) print_verbose(*opened.session, outcome);
   }
   for (const ComparedOutput& compared : outcome.compared) {

@@ -128,7 +128,9 @@ class Conditional {
 
   Result<ImportedList> finish() {
     if (const std::string text = difference(); !text.empty()) {
-      return fail(ErrorCode::unsupported, "{}; what depends on data cannot differ so yet", text);
+      auto error = fail(ErrorCode::unsupported, "{}, and the condition is not known", text);
+      error.error().contents_decide = true;
+      return error;
     }
     ImportedList results = then_->outputs;
     for (Branch* branch : {then_.get(), otherwise_.get()}) {

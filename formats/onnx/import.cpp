@@ -14,6 +14,7 @@
 #include "formats/onnx/tensor.h"
 
 #include <algorithm>
+#include <ranges>
 #include <set>
 #include <utility>
 
@@ -33,7 +34,8 @@ class Importer {
     if (const auto opset = opsets_.find(""); opset != opsets_.end()) result_.opset = opset->second;
     TRY(read_facts());
     const FunctionTable functions = TRY(FunctionTable::of(model_));
-    const NodeOrder order = TRY(order_nodes(model_.graph, model_.file));
+    NodeOrder order = TRY(order_nodes(model_.graph, model_.file));
+    if (!options_.known.empty() || !options_.only.empty()) keep_needed(order);
     TRY(inputs_.bind_options());
     // Broken weights come before what diji lacks; operators it lacks before kinds of weights it lacks.
     const Result<void> weights = add_initializers();
@@ -42,6 +44,10 @@ class Importer {
     TRY(weights);
     TRY(add_inputs());
     NodeImporter nodes(model_, source_, functions, options_.custom_ops);
+    for (const auto& [name, value] : options_.known) {
+      scope_.values[name] = {Tensor{.id = result_.graph.add_constant(value)}};
+      nodes.keep_given(name);
+    }
     TRY(nodes.add_nodes(model_.graph, order, scope_));
     if (nodes.sorted()) add_warning("its nodes are not in order; they were sorted");
     TRY(add_outputs());
@@ -102,13 +108,33 @@ class Importer {
     return {};
   }
 
+  // Leaves out nodes of which no output is wanted, or only such as are known.
+  void keep_needed(NodeOrder& order) const {
+    std::set<std::string_view> wanted(options_.only.begin(), options_.only.end());
+    if (wanted.empty()) {
+      for (const ValueInfoProto& output : model_.graph.outputs) wanted.insert(output.name);
+    }
+    std::vector<std::size_t> needed;
+    for (const std::size_t index : std::views::reverse(order.nodes)) {
+      const NodeProto& node = model_.graph.nodes[index];
+      const bool is_needed = std::ranges::any_of(node.outputs, [&](std::string_view output) {
+        return wanted.contains(output) && !options_.known.contains(std::string(output));
+      });
+      if (!is_needed) continue;
+      needed.push_back(index);
+      wanted.merge(names_read(node));
+    }
+    order.nodes.assign(needed.rbegin(), needed.rend());
+  }
+
   Result<void> add_outputs() {
     if (model_.graph.outputs.empty()) {
       return fail_at(ErrorCode::malformed, model_.file, model_.graph.offset, "the graph has no outputs");
     }
     for (const ValueInfoProto& info : model_.graph.outputs) {
-      TRY(add_output(info, scope_.find(info.name)));
+      if (options_.only.empty()) TRY(add_output(info, scope_.find(info.name)));
     }
+    for (const std::string& name : options_.only) TRY(add_output({.name = name}, scope_.find(name)));
     return {};
   }
 
@@ -239,6 +265,14 @@ Result<std::vector<std::string>> defaulted_inputs_of(const std::filesystem::path
     for (const onnx::ValueInfoProto& input : model.graph.inputs) {
       if (initializers.contains(input.name)) names.emplace_back(input.name);
     }
+    return names;
+  });
+}
+
+Result<std::vector<std::string>> output_names_of(const std::filesystem::path& path) {
+  return onnx::with_model(path, [](const onnx::Model& model) -> Result<std::vector<std::string>> {
+    std::vector<std::string> names;
+    for (const onnx::ValueInfoProto& output : model.graph.outputs) names.emplace_back(output.name);
     return names;
   });
 }

@@ -26,6 +26,11 @@ struct ImportOptions {
   std::map<std::string, HostTensor> overrides;
   /// Operators of the user's (graph/custom_op.h), found by domain and name.
   std::vector<const OpDef*> custom_ops;
+  /// Values of the model's graph that are given instead of computed, by name. A given input stays an input,
+  /// whose tensor nobody reads.
+  std::map<std::string, HostTensor> known;
+  std::vector<std::string>
+      only;                ///< the values to compute, in the place of the model's outputs; empty: those
   bool stretches = false;  ///< Graph::stretches of the graph
 };
 
@@ -65,10 +70,13 @@ std::map<std::string, std::int64_t> importer_operators();
 /// Inputs with an initializer of their name, which read_onnx takes from ImportOptions::overrides.
 Result<std::vector<std::string>> defaulted_inputs_of(const std::filesystem::path& path);
 
+/// Names of the outputs, as the file has them.
+Result<std::vector<std::string>> output_names_of(const std::filesystem::path& path);
+
 /// The graph's weights are views of the mapped file, which must not shrink while the graph lives. Errors name
 /// file and byte: not_found and io, malformed (cut off, absurd, contradicting itself), unsupported (all
-/// unknown operators at once), usage (an option names what the model does not have), mismatch (an operator's
-/// operands, or constants).
+/// unknown operators at once; Error::deciding_values, when they were `known`, might let it be read), usage
+/// (an option names what the model does not have), mismatch (an operator's operands, or constants).
 Result<ImportedModel> read_onnx(const std::filesystem::path& path, const ImportOptions& options = {});
 
 /// The same on bytes; `name` stands for the file in errors. External data is refused: there is no folder.

@@ -48,6 +48,27 @@ Result<void> check_special_attributes(const NodeProto& node, const SpecialOp& op
   return {};
 }
 
+// Of a node in the model's own graph: the operands whose contents were wanted and are computed at run time.
+std::unexpected<Error> with_deciding_values(const NodeProto& node, Scope& scope, Error error) {
+  if (!error.contents_decide || scope.depth != 0) return std::unexpected(std::move(error));
+  const Graph& graph = scope.body.builder.graph();
+  for (const std::string_view input : node.inputs) {
+    if (input.empty()) continue;
+    const Imported operand = scope.find(input);
+    const auto* tensor = std::get_if<Tensor>(&operand.value);
+    if (tensor == nullptr || tensor->id == ValueId::none) continue;
+    const Value& value = graph.value(tensor->id);
+    const Type& type = graph.type(tensor->id);
+    if (is_floating(type.dtype) || type.shape.size() > 1) continue;
+    const bool is_known = value.constant != nullptr ||
+                          (value.contents && std::ranges::all_of(*value.contents, [](const Dim& dim) {
+                             return dim.constant().has_value();
+                           }));
+    if (!is_known) error.deciding_values.emplace_back(input);
+  }
+  return std::unexpected(std::move(error));
+}
+
 }  // namespace
 
 Result<void> NodeImporter::charge(std::int64_t cost) {
@@ -65,12 +86,19 @@ Result<void> NodeImporter::add_nodes(const GraphProto& graph, const NodeOrder& o
     const NodeProto& node = graph.nodes[order.nodes[position]];
     const SpecialOp* special = functions_.find(node) == nullptr ? find_special(node) : nullptr;
     if (special == nullptr || special->import != nullptr) {
-      TRY(add_node(node, scope));
-    } else if (TRY(add_conditional(*this, graph, order, position, scope))) {
-      return {};
+      auto added = add_node(node, scope);
+      if (!added) return with_deciding_values(node, scope, std::move(added).error());
+    } else {
+      const auto is_last = add_conditional(*this, graph, order, position, scope);
+      if (!is_last) return with_deciding_values(node, scope, is_last.error());
+      if (*is_last) return {};
     }
   }
   return {};
+}
+
+bool NodeImporter::is_given(std::string_view name, const Scope& scope) const {
+  return scope.depth == 0 && scope.outer() == nullptr && given_.contains(name);
 }
 
 Result<ImportedList> NodeImporter::add_graph(const GraphProto& graph, ImportedList inputs, Scope& scope) {
@@ -195,7 +223,7 @@ Result<ImportedList> NodeImporter::call_operator(const NodeProto& node, Imported
 
 Result<void> NodeImporter::bind_outputs(const NodeProto& node, ImportedList outputs, Scope& scope) const {
   for (std::size_t i = 0; i < node.outputs.size(); ++i) {
-    if (node.outputs[i].empty()) continue;
+    if (node.outputs[i].empty() || is_given(node.outputs[i], scope)) continue;
     if (i >= outputs.size()) {
       auto error = fail(ErrorCode::unsupported, "output {} ('{}') is wanted, {} are built", i,
                         shown(node.outputs[i]), outputs.size());

@@ -8,6 +8,7 @@
 #include "formats/onnx/tensor.h"
 
 #include <cstdint>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -29,6 +30,9 @@ class NodeImporter {
   /// Nodes of a graph whose other values are in the scope already.
   Result<void> add_nodes(const GraphProto& graph, const NodeOrder& order, Scope& scope);
 
+  /// A value of the model's own graph that has its place in the scope already, whichever node computes it.
+  void keep_given(std::string_view name) { given_.insert(name); }
+
   /// A graph inside a node, or a function's body, with its inputs' values (none: absent); returns its
   /// outputs, which are values of scope.body. Errors: too many or too few inputs, nesting, expansion beyond
   /// the limit.
@@ -47,6 +51,7 @@ class NodeImporter {
   bool sorted() const { return sorted_; }
 
  private:
+  bool is_given(std::string_view name, const Scope& scope) const;
   Result<void> add_node(const NodeProto& node, Scope& scope);
   Result<ImportedList> results_of(const NodeProto& node, Scope& scope);
   Result<ImportedList> call_function(const FunctionProto& function, const NodeProto& node,
@@ -57,6 +62,7 @@ class NodeImporter {
   Source& source_;
   const FunctionTable& functions_;
   std::span<const OpDef* const> custom_ops_;
+  std::set<std::string_view> given_;
   std::int64_t expansion_ = 0;
   bool sorted_ = false;
 };

@@ -154,16 +154,22 @@ const Fault kFaults[] = {
        };
      }},
     {"memory_is_absurd", kMock,
-     [](Table& t) { t.device_properties = properties<[](auto& p) { p.memory_bytes = UINT64_MAX; }>; }},
+     [](Table& t) {
+       t.device_properties = properties<[](diji_device_properties& p) { p.memory_bytes = UINT64_MAX; }>;
+     }},
     {"device_name_has_control_characters", kMock,
-     [](Table& t) { t.device_properties = properties<[](auto& p) { p.name = "fast\rslow"; }>; }},
+     [](Table& t) {
+       t.device_properties = properties<[](diji_device_properties& p) { p.name = "fast\rslow"; }>;
+     }},
     {"open_gives_nothing", kMock,
      [](Table& t) {
        t.open = [](std::int32_t, const diji_host_services*, diji_device**) { return DIJI_OK; };
      }},
     // memory
     {"alignment_is_a_lie", kCpu,
-     [](Table& t) { t.device_properties = properties<[](auto& p) { p.alignment = 1 << 20; }>; }},
+     [](Table& t) {
+       t.device_properties = properties<[](diji_device_properties& p) { p.alignment = 1 << 20; }>;
+     }},
     {"alloc_gives_one_buffer_twice", kMock,
      [](Table& t) {
        t.alloc = same_buffer;
