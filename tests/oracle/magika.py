@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""magika against ONNX Runtime on 50 files: same labels, right scores, warm starts, same bits for any threads.
+"""magika against ONNX Runtime on 50 files: same labels, right scores, warm starts, same bits for any threads and on
+OpenCL.
 
 Scores are right within 1e-5 of ONNX Runtime's. Where the two differ by more, a third judge decides: the same model in
 float64 by ONNX's reference implementation. There diji must be within 1e-5 of the truth, or the nearer one and within
@@ -247,6 +248,14 @@ def check_threads_and_levels(checks, diji, judges):
         checks.that(same and right, f"DIJI_CPU={level}: {'same' if same else 'other'} labels, {sentence}")
 
 
+def check_device(checks, diji, judges, device):
+    inputs = judges.inputs[: BATCHES[2]]
+    scores, answer, _ = diji.run(inputs, "--device", device)
+    same, host = scores.tobytes() == diji.run(inputs)[0].tobytes(), answer["coverage"]["host"]
+    seconds = answer["latency_ms"]["first"] / 1000
+    checks.that(same and host == 0, f"{device}: same bits: {same}, operators on the host: {host}, cold {seconds:.1f} s")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--diji", required=True, type=os.path.abspath)
@@ -262,6 +271,7 @@ def main():
         diji = Diji(options.diji, options.model / "model.onnx", pathlib.Path(directory))
         check_answers(checks, diji, files, judges, labels)
         check_threads_and_levels(checks, diji, judges)
+        check_device(checks, diji, judges, "opencl:0")
     return 1 if checks.failed else 0
 
 
