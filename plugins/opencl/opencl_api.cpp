@@ -89,9 +89,8 @@ const std::string& why_not() { return loaded().why_not; }
 
 std::string name_of_error(cl_int error) {
   const auto* found = std::ranges::find(kErrors, error, &std::pair<cl_int, const char*>::first);
-  const std::string number = std::to_string(error);
-  return found == std::end(kErrors) ? "OpenCL error " + number
-                                    : std::string(found->second) + " (" + number + ")";
+  const std::string name = found == std::end(kErrors) ? "OpenCL error" : found->second;
+  return name + " (" + std::to_string(error) + ")";
 }
 
 }  // namespace diji::opencl

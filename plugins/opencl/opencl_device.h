@@ -29,35 +29,41 @@ struct DeviceFacts {
 /// All devices of all platforms, in the loader's order; read once.
 const std::vector<DeviceFacts>& all_devices();
 
-struct ProgramRelease {
-  void operator()(cl_program program) const { api()->release_program(program); }
+/// A handle that one function of the driver gives back.
+template <auto kRelease>
+struct GiveBack {
+  void operator()(auto* handle) const { (api()->*kRelease)(handle); }
 };
-using Program = std::unique_ptr<std::remove_pointer_t<cl_program>, ProgramRelease>;
+template <typename Handle, auto kRelease>
+using Owned = std::unique_ptr<std::remove_pointer_t<Handle>, GiveBack<kRelease>>;
+using Memory = Owned<cl_mem, &Api::release_buffer>;
+using Program = Owned<cl_program, &Api::release_program>;
+using Kernel = Owned<cl_kernel, &Api::release_kernel>;
 
 struct Device {
   const DeviceFacts* facts = nullptr;
-  cl_context context = nullptr;
+  Owned<cl_context, &Api::release_context> context;
   std::mutex mutex;
   /// What compile() has built and load() not taken yet, by blob: most blobs are loaded where they are made.
   std::map<std::string, Program> built;
 };
 struct Buffer {
-  cl_mem memory = nullptr;
+  Memory memory;
   std::uint64_t bytes = 0;
 };
 struct Stream {
   Device* device = nullptr;
-  cl_command_queue queue = nullptr;
-  cl_mem scratch = nullptr;  ///< of kernels that run; grows
+  Owned<cl_command_queue, &Api::release_queue> queue;
+  Memory scratch;  ///< of kernels that run; grows
   std::uint64_t scratch_bytes = 0;
 };
 struct Event {
-  cl_event event = nullptr;  ///< null: never recorded
+  Owned<cl_event, &Api::release_event> event;  ///< null: never recorded
 };
 struct Module {
   Program program;
   std::mutex mutex;  ///< a kernel's arguments are set and used under it
-  std::map<std::string, cl_kernel, std::less<>> kernels;
+  std::map<std::string, Kernel, std::less<>> kernels;
 };
 
 inline Device& of(diji_device* handle) { return *reinterpret_cast<Device*>(handle); }

@@ -49,16 +49,13 @@ diji_status open(int32_t ordinal, const diji_host_services*, diji_device** out) 
   const cl_context_properties properties[] = {
       CL_CONTEXT_PLATFORM, reinterpret_cast<cl_context_properties>(device->facts->platform), 0};
   cl_int error = CL_SUCCESS;
-  device->context = api()->create_context(properties, 1, &device->facts->id, nullptr, nullptr, &error);
+  device->context.reset(api()->create_context(properties, 1, &device->facts->id, nullptr, nullptr, &error));
   if (error != CL_SUCCESS) return checked(error, "clCreateContext");
   *out = reinterpret_cast<diji_device*>(device.release());
   return DIJI_OK;
 }
 
-void close(diji_device* device) {
-  const std::unique_ptr<Device> owned(&of(device));
-  api()->release_context(owned->context);
-}
+void close(diji_device* device) { const std::unique_ptr<Device> owned(&of(device)); }
 
 diji_status new_buffer(diji_device* device, uint64_t bytes, cl_mem_flags flags, void* host,
                        diji_buffer** out) {
@@ -67,10 +64,9 @@ diji_status new_buffer(diji_device* device, uint64_t bytes, cl_mem_flags flags, 
                                               std::to_string(of(device).facts->allocation_max) + " bytes");
   }
   cl_int error = CL_SUCCESS;
-  auto buffer = std::make_unique<Buffer>(Buffer{.memory = nullptr, .bytes = bytes});
-  buffer->memory = api()->create_buffer(of(device).context, flags, bytes, host, &error);
+  Memory memory(api()->create_buffer(of(device).context.get(), flags, bytes, host, &error));
   if (error != CL_SUCCESS) return checked(error, "clCreateBuffer");
-  *out = reinterpret_cast<diji_buffer*>(buffer.release());
+  *out = reinterpret_cast<diji_buffer*>(std::make_unique<Buffer>(std::move(memory), bytes).release());
   return DIJI_OK;
 }
 
@@ -81,7 +77,6 @@ diji_status alloc(diji_device* device, uint64_t bytes, diji_buffer** out) {
 // Commands that wait keep the memory alive, so it may be released at once.
 void free_buffer(diji_device*, diji_stream*, diji_buffer* buffer) {
   const std::unique_ptr<Buffer> owned(&of(buffer));
-  api()->release_buffer(owned->memory);
 }
 
 struct Release {
@@ -102,7 +97,7 @@ diji_status import_host(diji_device* device, const void* pointer, uint64_t bytes
     const std::unique_ptr<Release> owned(static_cast<Release*>(data));
     owned->function(owned->context);
   };
-  const cl_int error = api()->on_buffer_gone(of(*out).memory, call, gone.get());
+  const cl_int error = api()->on_buffer_gone(of(*out).memory.get(), call, gone.get());
   if (error == CL_SUCCESS) {
     static_cast<void>(gone.release());
     return DIJI_OK;
@@ -121,44 +116,45 @@ diji_status outside() { return fail(DIJI_ERROR_INVALID, "copy: no buffer, or a r
 diji_status copy_to_device(diji_stream* stream, diji_place dst, const void* src, uint64_t bytes) {
   if (!fits(dst, bytes)) return outside();
   if (bytes == 0) return DIJI_OK;
-  return checked(api()->enqueue_write(of(stream).queue, of(dst.buffer).memory, CL_FALSE, dst.offset, bytes,
-                                      src, 0, nullptr, nullptr),
+  return checked(api()->enqueue_write(of(stream).queue.get(), of(dst.buffer).memory.get(), CL_FALSE,
+                                      dst.offset, bytes, src, 0, nullptr, nullptr),
                  "clEnqueueWriteBuffer");
 }
 
 diji_status copy_to_host(diji_stream* stream, void* dst, diji_place src, uint64_t bytes) {
   if (!fits(src, bytes)) return outside();
   if (bytes == 0) return DIJI_OK;
-  return checked(api()->enqueue_read(of(stream).queue, of(src.buffer).memory, CL_FALSE, src.offset, bytes,
-                                     dst, 0, nullptr, nullptr),
+  return checked(api()->enqueue_read(of(stream).queue.get(), of(src.buffer).memory.get(), CL_FALSE,
+                                     src.offset, bytes, dst, 0, nullptr, nullptr),
                  "clEnqueueReadBuffer");
 }
 
 diji_status copy_on_device(diji_stream* stream, diji_place dst, diji_place src, uint64_t bytes) {
   if (!fits(dst, bytes) || !fits(src, bytes)) return outside();
   if (bytes == 0) return DIJI_OK;
-  return checked(api()->enqueue_copy(of(stream).queue, of(src.buffer).memory, of(dst.buffer).memory,
-                                     src.offset, dst.offset, bytes, 0, nullptr, nullptr),
-                 "clEnqueueCopyBuffer");
+  return checked(
+      api()->enqueue_copy(of(stream).queue.get(), of(src.buffer).memory.get(), of(dst.buffer).memory.get(),
+                          src.offset, dst.offset, bytes, 0, nullptr, nullptr),
+      "clEnqueueCopyBuffer");
 }
 
 diji_status stream_new(diji_device* device, diji_stream** out) {
   auto stream = std::make_unique<Stream>(Stream{.device = &of(device)});
   cl_int error = CL_SUCCESS;
-  stream->queue =
-      api()->create_queue(of(device).context, of(device).facts->id, CL_QUEUE_PROFILING_ENABLE, &error);
+  stream->queue.reset(
+      api()->create_queue(of(device).context.get(), of(device).facts->id, CL_QUEUE_PROFILING_ENABLE, &error));
   if (error != CL_SUCCESS) return checked(error, "clCreateCommandQueue");
   *out = reinterpret_cast<diji_stream*>(stream.release());
   return DIJI_OK;
 }
 
-diji_status stream_sync(diji_stream* stream) { return checked(api()->finish(of(stream).queue), "clFinish"); }
+diji_status stream_sync(diji_stream* stream) {
+  return checked(api()->finish(of(stream).queue.get()), "clFinish");
+}
 
 void stream_free(diji_stream* stream) {
   const std::unique_ptr<Stream> owned(&of(stream));
-  api()->finish(owned->queue);
-  if (owned->scratch != nullptr) api()->release_buffer(owned->scratch);
-  api()->release_queue(owned->queue);
+  api()->finish(owned->queue.get());
 }
 
 diji_status event_new(diji_device*, diji_event** out) {
@@ -166,39 +162,35 @@ diji_status event_new(diji_device*, diji_event** out) {
   return DIJI_OK;
 }
 
-void forget(Event& event) {
-  if (event.event != nullptr) api()->release_event(event.event);
-  event.event = nullptr;
-}
-
-void event_free(diji_event* event) {
-  const std::unique_ptr<Event> owned(&of(event));
-  forget(*owned);
-}
+void event_free(diji_event* event) { const std::unique_ptr<Event> owned(&of(event)); }
 
 diji_status event_record(diji_event* event, diji_stream* stream) {
-  forget(of(event));
-  const cl_int error = api()->enqueue_marker(of(stream).queue, 0, nullptr, &of(event).event);
+  cl_event marker = nullptr;
+  const cl_int error = api()->enqueue_marker(of(stream).queue.get(), 0, nullptr, &marker);
+  of(event).event.reset(marker);
   // Another stream that waits for it does not push this one's work to the device.
-  return checked(error != CL_SUCCESS ? error : api()->flush(of(stream).queue), "clEnqueueMarkerWithWaitList");
+  return checked(error != CL_SUCCESS ? error : api()->flush(of(stream).queue.get()),
+                 "clEnqueueMarkerWithWaitList");
 }
 
 diji_status event_wait(diji_event* event, diji_stream* stream) {
   if (of(event).event == nullptr) return DIJI_OK;
-  return checked(api()->enqueue_barrier(of(stream).queue, 1, &of(event).event, nullptr),
+  const cl_event marker = of(event).event.get();
+  return checked(api()->enqueue_barrier(of(stream).queue.get(), 1, &marker, nullptr),
                  "clEnqueueBarrierWithWaitList");
 }
 
 diji_status event_sync(diji_event* event) {
   if (of(event).event == nullptr) return DIJI_OK;
-  return checked(api()->wait_for_events(1, &of(event).event), "clWaitForEvents");
+  const cl_event marker = of(event).event.get();
+  return checked(api()->wait_for_events(1, &marker), "clWaitForEvents");
 }
 
 diji_status event_elapsed_ns(diji_event* from, diji_event* to, uint64_t* out) {
   if (of(from).event == nullptr || of(to).event == nullptr)
     return fail(DIJI_ERROR_INVALID, "event_elapsed_ns: an event that was never recorded");
   cl_ulong begin = 0, end = 0;
-  for (const auto& [event, time] : {std::pair{of(from).event, &begin}, {of(to).event, &end}}) {
+  for (const auto& [event, time] : {std::pair{of(from).event.get(), &begin}, {of(to).event.get(), &end}}) {
     const cl_int error =
         api()->get_event_profile(event, CL_PROFILING_COMMAND_END, sizeof(*time), time, nullptr);
     if (error != CL_SUCCESS) return checked(error, "clGetEventProfilingInfo");

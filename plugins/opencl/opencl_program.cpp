@@ -16,19 +16,16 @@ constexpr std::uint64_t kScratchAlignment = 64;
 // A blob that begins so is the kernel text itself; others are the driver's binary.
 constexpr std::string_view kTextBlob = "// OpenCL C\n";
 
-std::string options_of(const DeviceFacts& facts) {
-  const std::string always = "-w -cl-std=CL1.2";
-  return facts.rounds_division ? always + " -cl-fp32-correctly-rounded-divide-sqrt" : always;
-}
-
 diji_status build(const Device& device, cl_program program) {
-  const cl_int error = api()->build_program(program, 1, &device.facts->id, options_of(*device.facts).c_str(),
-                                            nullptr, nullptr);
+  const DeviceFacts& facts = *device.facts;
+  std::string options = "-w -cl-std=CL1.2";
+  if (facts.rounds_division) options += " -cl-fp32-correctly-rounded-divide-sqrt";
+  const cl_int error = api()->build_program(program, 1, &facts.id, options.c_str(), nullptr, nullptr);
   if (error == CL_SUCCESS) return DIJI_OK;
   std::size_t bytes = 0;
-  api()->get_build_info(program, device.facts->id, CL_PROGRAM_BUILD_LOG, 0, nullptr, &bytes);
+  api()->get_build_info(program, facts.id, CL_PROGRAM_BUILD_LOG, 0, nullptr, &bytes);
   std::string log(bytes, '\0');
-  api()->get_build_info(program, device.facts->id, CL_PROGRAM_BUILD_LOG, bytes, log.data(), nullptr);
+  api()->get_build_info(program, facts.id, CL_PROGRAM_BUILD_LOG, bytes, log.data(), nullptr);
   return fail(error == CL_BUILD_PROGRAM_FAILURE ? DIJI_ERROR_COMPILE : DIJI_ERROR_INVALID,
               name_of_error(error) + ": " + log.c_str());
 }
@@ -37,7 +34,7 @@ diji_status program_of_text(const Device& device, std::string_view text, Program
   cl_int error = CL_SUCCESS;
   const char* source = text.data();
   const std::size_t length = text.size();
-  out.reset(api()->create_program(device.context, 1, &source, &length, &error));
+  out.reset(api()->create_program(device.context.get(), 1, &source, &length, &error));
   return error != CL_SUCCESS ? checked(error, "clCreateProgramWithSource") : build(device, out.get());
 }
 
@@ -45,11 +42,11 @@ diji_status program_of_binary(const Device& device, std::string_view binary, Pro
   cl_int error = CL_SUCCESS, status = CL_SUCCESS;
   const auto* bytes = reinterpret_cast<const unsigned char*>(binary.data());
   const std::size_t length = binary.size();
-  out.reset(api()->create_program_with_binary(device.context, 1, &device.facts->id, &length, &bytes, &status,
-                                              &error));
-  if (error == CL_SUCCESS && status == CL_SUCCESS) return build(device, out.get());
-  return fail(DIJI_ERROR_INVALID,
-              "no binary of this driver: " + name_of_error(error != CL_SUCCESS ? error : status));
+  out.reset(api()->create_program_with_binary(device.context.get(), 1, &device.facts->id, &length, &bytes,
+                                              &status, &error));
+  if (error == CL_SUCCESS) error = status;
+  return error == CL_SUCCESS ? build(device, out.get())
+                             : fail(DIJI_ERROR_INVALID, "no binary of this driver: " + name_of_error(error));
 }
 
 diji_status binary_of(cl_program program, std::string& out) {
@@ -63,17 +60,17 @@ diji_status binary_of(cl_program program, std::string& out) {
   return checked(error, "the program's binary");
 }
 
-diji_status kernel_of(Module& module, const char* entry, cl_kernel* out) {
-  const auto found = module.kernels.find(std::string_view(entry));
-  if (found != module.kernels.end()) {
-    *out = found->second;
-    return DIJI_OK;
+diji_status kernel_of(Module& module, const char* entry, cl_kernel& out) {
+  auto found = module.kernels.find(std::string_view(entry));
+  if (found == module.kernels.end()) {
+    cl_int error = CL_SUCCESS;
+    // The language has functions called dot and select.
+    const std::string name = std::string("diji_") + entry;
+    Kernel kernel(api()->create_kernel(module.program.get(), name.c_str(), &error));
+    if (error != CL_SUCCESS) return checked(error, entry);
+    found = module.kernels.emplace(entry, std::move(kernel)).first;
   }
-  cl_int error = CL_SUCCESS;
-  // The language has functions called dot and select.
-  *out = api()->create_kernel(module.program.get(), (std::string("diji_") + entry).c_str(), &error);
-  if (error != CL_SUCCESS) return checked(error, entry);
-  module.kernels.emplace(entry, *out);
+  out = found->second.get();
   return DIJI_OK;
 }
 
@@ -87,7 +84,7 @@ class Arguments {
     if (error_ == CL_SUCCESS) error_ = error;
   }
   void add(diji_place place) {
-    add(place.buffer == nullptr ? cl_mem{} : of(place.buffer).memory);
+    add(place.buffer == nullptr ? cl_mem{} : of(place.buffer).memory.get());
     add(static_cast<cl_long>(place.offset));
   }
   cl_int error() const { return error_; }
@@ -101,10 +98,9 @@ class Arguments {
 diji_status grow_scratch(Stream& stream, std::uint64_t bytes) {
   if (bytes <= stream.scratch_bytes) return DIJI_OK;
   cl_int error = CL_SUCCESS;
-  cl_mem grown = api()->create_buffer(stream.device->context, CL_MEM_READ_WRITE, bytes, nullptr, &error);
+  Memory grown(api()->create_buffer(stream.device->context.get(), CL_MEM_READ_WRITE, bytes, nullptr, &error));
   if (error != CL_SUCCESS) return checked(error, "scratch of kernels");
-  if (stream.scratch != nullptr) api()->release_buffer(stream.scratch);
-  stream.scratch = grown;
+  stream.scratch = std::move(grown);
   stream.scratch_bytes = bytes;
   return DIJI_OK;
 }
@@ -116,10 +112,9 @@ diji_status compile(diji_device* handle, const diji_kernel_text* text, const voi
   Device& device = of(handle);
   std::string bytes = std::string(kTextBlob) + std::string(text->text, text->text_bytes);
   Program program;
-  if (const diji_status built = program_of_text(device, bytes, program); built != DIJI_OK) return built;
-  if (!device.facts->compiles_at_launch) {
-    if (const diji_status taken = binary_of(program.get(), bytes); taken != DIJI_OK) return taken;
-  }
+  diji_status status = program_of_text(device, bytes, program);
+  if (status == DIJI_OK && !device.facts->compiles_at_launch) status = binary_of(program.get(), bytes);
+  if (status != DIJI_OK) return status;
   void* copy = std::malloc(bytes.size());
   if (copy == nullptr) return fail(DIJI_ERROR_OUT_OF_MEMORY, "no memory for a blob");
   std::memcpy(copy, bytes.data(), bytes.size());
@@ -150,10 +145,7 @@ diji_status load(diji_device* handle, const void* blob, size_t blob_bytes, diji_
   return DIJI_OK;
 }
 
-void unload(diji_module* module) {
-  const std::unique_ptr<Module> owned(&of(module));
-  for (const auto& [name, kernel] : owned->kernels) api()->release_kernel(kernel);
-}
+void unload(diji_module* module) { const std::unique_ptr<Module> owned(&of(module)); }
 
 diji_status launch(diji_stream* handle, diji_module* module, const diji_launch* launch) {
   Stream& stream = of(handle);
@@ -166,7 +158,7 @@ diji_status launch(diji_stream* handle, diji_module* module, const diji_launch* 
   }
   const std::scoped_lock lock(of(module).mutex);
   cl_kernel kernel = nullptr;
-  if (const diji_status found = kernel_of(of(module), launch->entry, &kernel); found != DIJI_OK) return found;
+  if (const diji_status found = kernel_of(of(module), launch->entry, kernel); found != DIJI_OK) return found;
   if (launch->grid <= 0) return DIJI_OK;
   const auto grid = static_cast<std::uint64_t>(launch->grid);
   const std::size_t group = facts.simt ? DIJI_SIMT_GROUP : 1;
@@ -180,12 +172,13 @@ diji_status launch(diji_stream* handle, diji_module* module, const diji_launch* 
   for (uint32_t i = 0; i < launch->place_count; ++i) arguments.add(launch->places[i]);
   for (uint32_t i = 0; i < launch->size_count; ++i) arguments.add(static_cast<cl_long>(launch->sizes[i]));
   arguments.add(launch->error_word);
-  arguments.add(stride == 0 ? cl_mem{} : stream.scratch);
+  arguments.add(stride == 0 ? cl_mem{} : stream.scratch.get());
   arguments.add(static_cast<cl_long>(stride));
   arguments.add(static_cast<cl_long>(launch->grid));
   if (arguments.error() != CL_SUCCESS) return checked(arguments.error(), launch->entry);
-  return checked(api()->enqueue_kernel(stream.queue, kernel, 1, nullptr, &items, &group, 0, nullptr, nullptr),
-                 launch->entry);
+  return checked(
+      api()->enqueue_kernel(stream.queue.get(), kernel, 1, nullptr, &items, &group, 0, nullptr, nullptr),
+      launch->entry);
 }
 
 }  // namespace diji::opencl
