@@ -15,8 +15,8 @@ DIR holds the unpacked packages; those that are missing are downloaded (about 30
   what the one before it rounded) decides nothing but this: diji is no farther from the definition in the mean;
 - the first run may compile kernels, those at other sizes none; nothing runs on the host.
 
-DIJI_DEVICE says which device runs them. With --against they run on that device too, and both must give the same bits:
-kernels are generated, so every device does the same steps in the same order.
+DIJI_DEVICE says which device runs them. With --against the judge is another device: both must give the same bits, since
+kernels are generated and every device does the same steps in the same order.
 
 tests/oracle/real_models.txt says for each model "pass" or why not; a model that passed must pass.
 """
@@ -76,7 +76,7 @@ class Verdict:
         self.model = model
         self.error = self.distance = self.witness = 0.0  # diji to the interpreter, to ONNX Runtime; that to the first
         self.notes = []
-        self.same_as = []  # "the bits of cpu"
+        self.interpreter_seconds = []
 
     def floats(self, got, want, truth):
         near = judge.relative_error(got, want, WITNESS_FLOOR)
@@ -115,25 +115,40 @@ class Verdict:
             return "NaN or infinity"
         return self.int8(got, want, truth, scale) if self.model.int8 else self.floats(got, want, truth)
 
-    def text(self, seconds, interpreter_seconds):
+    def text(self, seconds):
         times = "diji " + " ".join(f"{s:.2f}" for s in seconds) + " s"
-        told = [*(self.notes or [f"{self.distance:.1e} from ONNX Runtime"]), *self.same_as]
-        if interpreter_seconds:
-            times += ", interpreter " + " ".join(f"{s:.1f}" for s in interpreter_seconds) + " s"
+        told = self.notes or [f"{self.distance:.1e} from ONNX Runtime"]
+        if self.interpreter_seconds:
+            times += ", interpreter " + " ".join(f"{s:.1f}" for s in self.interpreter_seconds) + " s"
             if not self.model.int8:
                 told = [f"{self.error:.1e} from the interpreter (ONNX Runtime {self.witness:.1e})", *told]
         return "; ".join([*told, times])
 
+    def by_others(self, options, path, feeds, session, outputs, got):
+        """None, or what ONNX Runtime and the interpreter say against the outputs."""
+        want = session.run(None, feeds)
+        truths, scales = [None] * len(want), judge.scales_of(path) if self.model.int8 else {}
+        if options.interpreter:
+            arithmetic = "rounded" if self.model.int8 else "exact"
+            by_definition, truths, spent = timed_run(options, path, feeds, ["--interpreter", arithmetic])
+            self.interpreter_seconds.append(spent)
+            if by_definition is None:
+                return f"the interpreter: {truths}"
+        for output, mine, theirs, truth in zip(outputs, got, want, truths, strict=True):
+            if wrong := self.output(mine, theirs, truth, scales.get(output["name"])):
+                return f"output '{output['name']}': {wrong}"
+        return None
 
-def differ(options, path, feeds, got):
-    """None, or how the other device's answer differs."""
-    result, outputs, _ = timed_run(options, path, feeds, ["--device", options.against])
-    if result is None:
-        return f"{options.against}: {outputs}"
-    for output, mine, theirs in zip(result["outputs"], got, outputs, strict=True):
-        if mine.tobytes() != theirs.tobytes():
-            return f"output '{output['name']}': not the bits of {options.against}"
-    return None
+    def by_device(self, options, path, feeds, got):
+        """None, or how the answer of the device that judges differs."""
+        result, outputs, _ = timed_run(options, path, feeds, ["--device", options.against])
+        if result is None:
+            return f"{options.against}: {outputs}"
+        for output, mine, theirs in zip(result["outputs"], got, outputs, strict=True):
+            if mine.dtype != theirs.dtype or mine.shape != theirs.shape or mine.tobytes() != theirs.tobytes():
+                return f"output '{output['name']}': not the bits of {options.against}"
+        self.notes = [f"the bits of {options.against}"]
+        return None
 
 
 def check(model, options):
@@ -144,33 +159,24 @@ def check(model, options):
     settings = onnxruntime.SessionOptions()
     settings.intra_op_num_threads, settings.log_severity_level = 1, 3  # errors only
     session = onnxruntime.InferenceSession(str(path), settings, providers=["CPUExecutionProvider"])
-    scales = judge.scales_of(path) if model.int8 else {}
-    verdict, seconds, interpreter_seconds = Verdict(model), [], []
+    verdict, seconds = Verdict(model), []
     for number, size in enumerate(model.sizes):
         feeds = model_list.inputs_of(model, session.get_inputs(), size, number + 1)
-        want = session.run(None, feeds)
         result, got, spent = timed_run(options, path, feeds)
         seconds.append(spent)
         if result is None:
             return got.replace(f"{options.models}/", ""), ""
-        truths = [None] * len(want)
-        if options.interpreter:
-            arithmetic = "rounded" if model.int8 else "exact"
-            by_definition, truths, spent = timed_run(options, path, feeds, ["--interpreter", arithmetic])
-            interpreter_seconds.append(spent)
-            if by_definition is None:
-                return f"size {size}: the interpreter: {truths}", ""
-        for output, mine, theirs, truth in zip(result["outputs"], got, want, truths, strict=True):
-            if wrong := verdict.output(mine, theirs, truth, scales.get(output["name"])):
-                return f"size {size}: output '{output['name']}': {wrong}", ""
-        if options.against and (wrong := differ(options, path, feeds, got)):
+        if options.against:
+            wrong = verdict.by_device(options, path, feeds, got)
+        else:
+            wrong = verdict.by_others(options, path, feeds, session, result["outputs"], got)
+        if wrong:
             return f"size {size}: {wrong}", ""
         if number > 0 and result["compiled_kernels"] > 0:
             return f"size {size}: {result['compiled_kernels']} kernels were compiled again", ""
         if result["coverage"]["host"] > 0:
             return f"{result['coverage']['host']} operators on the host", ""
-    verdict.same_as = [f"the bits of {options.against}"] if options.against else []
-    return None, verdict.text(seconds, interpreter_seconds)
+    return None, verdict.text(seconds)
 
 
 def main():
@@ -181,7 +187,7 @@ def main():
     parser.add_argument("--no-interpreter", dest="interpreter", action="store_false", help="ONNX Runtime alone judges")
     parser.add_argument("--update", action="store_true")
     parser.add_argument("--keep")
-    parser.add_argument("--against", metavar="DEVICE", help="a device that must give the same bits")
+    parser.add_argument("--against", metavar="DEVICE", help="the judge: a device that must give the same bits")
     options = parser.parse_args()
     model_list.fetch(options.models)
     known = dict(line.split("\t") for line in LIST.read_text().splitlines()[1:]) if LIST.exists() else {}
@@ -192,9 +198,9 @@ def main():
         print(f"{'pass' if problem is None else 'FAIL'} {model.name}: {problem or note}", flush=True)
         results[model.name] = "pass" if problem is None else problem
         passed += [model.name] if problem is None else []
-        if known.get(model.name) == "pass" and problem is not None:
+        if problem is not None and (options.against or known.get(model.name) == "pass"):
             worse.append(model.name)
-    if options.update and not worse:
+    if options.update and not (worse or options.against):
         LIST.write_text(HEADER + "".join(f"{name}\t{result}\n" for name, result in sorted(results.items())))
     print(f"whole models: {len(passed)} of {len(models)} pass; worse than before: {len(worse)}")
     sys.exit(1 if worse or not models else 0)
