@@ -32,16 +32,29 @@ struct CFunction {
 
 class CDeclarations;
 
-/// One language. The printer of the family does the rest: blocks, loops, conditions, names, infix signs.
+/// One language. The printer of the family does the rest: blocks, loops, conditions, names, numbers.
 struct CLanguage {
-  std::string_view prelude;  ///< before everything else: the scalar types i8 … u64, f16, f32, f64
-  /// Opens the function and its loop over `grid`; names place0 …, size0 …, local and error_word.
+  /// Before everything else: the scalar types i8 … u64, f16, f32, f64, boolean; DIJI_NAN_f32 and its like;
+  /// DIJI_RARE(condition).
+  std::string_view prelude;
+  /// Opens the function and its loop over `grid`; names place0 …, size0 …, scratch, shared and error_word.
   std::string (*head)(const LoopNest& nest);
   std::string_view tail;
   /// Definition of the vector type of that name.
   std::string (*vector_type)(LaneType type, std::string_view name);
   /// Definition of the function of that name; what it needs is asked of `declarations`.
   std::string (*function)(const CFunction& function, std::string_view name, CDeclarations& declarations);
+  std::string_view function_words;  ///< before each of them: "static inline "
+  /// The expression of an operation that has a sign. Integers wrap.
+  std::string (*infix)(std::string_view sign, LaneType type, const std::string& a, const std::string& b,
+                       CDeclarations& declarations);
+  std::string_view long_suffix;  ///< of literals of 64 bits
+  std::string_view open, close;  ///< around the lanes of a vector: "(T){0, 1}"
+  bool casts_vectors = true;  ///< "(T)x" keeps the bits of a vector, and comparisons give one of another type
+  std::string_view global, group;  ///< before the type of what a pointer points to, by the memory it is in
+  bool prefetches = true;          ///< else hints are left out
+  std::string_view barrier;        ///< empty: there are no groups
+  bool guarded = false;            ///< declarations may meet their like from elsewhere
 };
 
 /// Types and functions in the order in which they must stand, each once.
@@ -49,6 +62,7 @@ class CDeclarations {
  public:
   explicit CDeclarations(const CLanguage& language)
       : language_(language), texts_{std::string(language.prelude)} {}
+  const CLanguage& language() const { return language_; }
 
   /// The name of the type: "f32x16".
   std::string type(LaneType type);
@@ -57,6 +71,7 @@ class CDeclarations {
   std::vector<std::string> take() { return std::move(texts_); }
 
  private:
+  void add(std::string_view name, std::string text);
   const CLanguage& language_;
   std::vector<std::string> texts_;
   std::map<std::pair<DType, int>, std::string> types_;

@@ -1,14 +1,13 @@
 // C with vector_size types and no intrinsics: what of the family's spelling GCC 12 and Clang have.
 #include "codegen/print_c.h"
 
-#include "codegen/c_language.h"
+#include "codegen/c_writer.h"
 
 #include "base/check.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cctype>
 #include <functional>
 #include <vector>
 
@@ -28,6 +27,12 @@ typedef unsigned short f16;
 typedef unsigned short bf16;
 typedef float f32;
 typedef double f64;
+typedef _Bool boolean;
+#define DIJI_NAN_f32 __builtin_nanf("")
+#define DIJI_NAN_f64 __builtin_nan("")
+#define DIJI_INF_f32 __builtin_inff()
+#define DIJI_INF_f64 __builtin_inf()
+#define DIJI_RARE(condition) __builtin_expect(condition, 0)
 #if defined(__FMA__) || defined(__aarch64__) || defined(__riscv_flen) || defined(__loongarch__) || \
     defined(__FP_FAST_FMAF)
 #define DIJI_FUSES 1
@@ -38,7 +43,7 @@ typedef double f64;
 
 std::string head(const LoopNest& nest) {
   std::string text = fmt::format(
-      "void {}(void *const *places, const i64 *sizes, void *error_word, void *local, i64 begin, i64 end) "
+      "void {}(void *const *places, const i64 *sizes, void *error_word, void *scratch, i64 begin, i64 end) "
       "{{\n",
       nest.entry);
   for (std::size_t i = 0; i < nest.places.size(); ++i)
@@ -55,59 +60,6 @@ std::string vector_type(LaneType type, std::string_view name) {
       "typedef {0} {1} __attribute__((vector_size({2})));\n"
       "typedef {0} {1}_at __attribute__((vector_size({2}), aligned({3})));\n",
       name_of(type.dtype), name, bytes, element);
-}
-
-/// A word of a function's text that is not known yet.
-struct Blank {
-  std::string_view key;
-  std::string word;
-};
-Blank blank(std::string_view key, std::string word) { return {key, std::move(word)}; }
-
-/// One function being written.
-struct Writer {
-  const CFunction& f;
-  std::string_view name;
-  CDeclarations& declarations;
-
-  std::string type(LaneType type) const { return declarations.type(type); }
-
-  // `format` with its blanks filled in: $T $F $M are the types of result, operand and mask, $E that of an
-  // element, $N the number of lanes, $name the function's own.
-  template <typename... Blanks>
-  std::string text(std::string_view format, const Blanks&... more) const {
-    const std::vector<Blank> blanks = {{"T", type(f.type)},
-                                       {"F", type(f.from)},
-                                       {"M", type(mask_of(f.type))},
-                                       {"E", type({f.type.dtype, 1})},
-                                       {"N", fmt::format("{}", f.type.lanes)},
-                                       {"name", std::string(name)},
-                                       more...};
-    return "static inline __attribute__((always_inline)) " + filled(format, blanks);
-  }
-
-  static std::string filled(std::string_view format, const std::vector<Blank>& blanks) {
-    std::string result;
-    for (std::size_t at = 0; at < format.size();) {
-      if (format[at] != '$') {
-        result += format[at++];
-        continue;
-      }
-      std::size_t end = ++at;
-      while (end < format.size() && std::isalpha(static_cast<unsigned char>(format[end])) != 0) ++end;
-      const auto found = std::ranges::find(blanks, format.substr(at, end - at), &Blank::key);
-      CHECK(found != blanks.end(), "every blank has a word");
-      result += found->word;
-      at = end;
-    }
-    return result;
-  }
-};
-
-std::string listed(int count, const std::function<std::string(int)>& item) {
-  std::string all;
-  for (int i = 0; i < count; ++i) all += (i == 0 ? "" : ", ") + item(i);
-  return all;
 }
 
 // A function of the C library that the compiler turns into an instruction, on each lane.
@@ -311,7 +263,7 @@ std::string fold(const Writer& w) {
 
 std::string any(const Writer& w) {
   return w.text(
-      "_Bool $name($F x) {\n"
+      "$T $name($F x) {\n"
       "  $element all = 0;\n"
       "  for (int l = 0; l < $lanes; ++l) all |= x[l];\n"
       "  return all != 0;\n"
@@ -406,8 +358,21 @@ std::string define(const CFunction& f, std::string_view name, CDeclarations& dec
   }
 }
 
-constexpr CLanguage kC = {
-    .prelude = kPrelude, .head = head, .tail = "  }\n}\n", .vector_type = vector_type, .function = define};
+std::string infix(std::string_view sign, LaneType, const std::string& a, const std::string& b,
+                  CDeclarations&) {
+  return fmt::format("{} {} {}", a, sign, b);  // -fwrapv
+}
+
+constexpr CLanguage kC = {.prelude = kPrelude,
+                          .head = head,
+                          .tail = "  }\n}\n",
+                          .vector_type = vector_type,
+                          .function = define,
+                          .function_words = "static inline __attribute__((always_inline)) ",
+                          .infix = infix,
+                          .long_suffix = "LL",
+                          .open = "{",
+                          .close = "}"};
 
 }  // namespace
 

@@ -65,24 +65,25 @@ std::string_view word(NestOp op) {
 }
 
 std::string type_name(LaneType type) {
-  const std::string one(type.dtype == DType::boolean ? "_Bool" : name_of(type.dtype));
+  const std::string one(type.dtype == DType::boolean ? "boolean" : name_of(type.dtype));
   return type.lanes == 1 ? one : fmt::format("{}x{}", one, type.lanes);
 }
 
 std::string real_literal(double value, DType dtype) {
   CHECK(dtype != DType::f16, "constants are of dtypes that compute");
+  if (std::isnan(value)) return fmt::format("DIJI_NAN_{}", name_of(dtype));
+  if (std::isinf(value)) return fmt::format("({}DIJI_INF_{})", value < 0 ? "-" : "", name_of(dtype));
   const std::string_view suffix = dtype == DType::f64 ? "" : "f";
-  if (std::isnan(value)) return fmt::format("__builtin_nan{}(\"\")", suffix);
-  if (std::isinf(value)) return fmt::format("({}__builtin_inf{}())", value < 0 ? "-" : "", suffix);
   const double rounded = dtype == DType::f64 ? value : static_cast<double>(static_cast<float>(value));
   return std::signbit(rounded) ? fmt::format("({:a}{})", rounded, suffix)
                                : fmt::format("{:a}{}", rounded, suffix);
 }
 
-std::string integer_literal(std::int64_t value, DType dtype) {
+std::string integer_literal(std::int64_t value, DType dtype, std::string_view suffix) {
   if (dtype == DType::boolean) return value != 0 ? "1" : "0";
   // The smallest number has no literal.
-  const std::string number = value == INT64_MIN ? "(-0x7fffffffffffffffLL - 1)" : fmt::format("{}LL", value);
+  const std::string number = value == INT64_MIN ? fmt::format("(-0x7fffffffffffffff{} - 1)", suffix)
+                                                : fmt::format("{}{}", value, suffix);
   if (dtype == DType::i64) return value < 0 ? fmt::format("({})", number) : number;
   return fmt::format("(({}){})", name_of(dtype), number);
 }
@@ -142,6 +143,16 @@ class Printer {
     return fmt::format("{}({})", declarations_.function(function), fmt::join(all, ", "));
   }
 
+  // A vector's bits as another type.
+  std::string bits_as(const std::string& x, LaneType from, LaneType to) {
+    if (language_.casts_vectors) return fmt::format("({})({})", declarations_.type(to), x);
+    return from == to ? x : call({.op = NestOp::bitcast, .type = to, .from = from}, x);
+  }
+  // What the comparison of vectors of this type is.
+  std::string compared(const std::string& comparison, LaneType type) {
+    return bits_as(comparison, mask_of(type), mask_of(type));
+  }
+
   // The mask with lanes as wide as those of `like`.
   std::string mask(Reg reg, LaneType like) {
     const LaneType from = type(reg), to = mask_of({like.dtype, from.lanes});
@@ -173,7 +184,11 @@ class Printer {
       case NestOp::fold_maximum: fold(i); break;
       case NestOp::load: load(i); break;
       case NestOp::store: store(i); break;
-      case NestOp::prefetch: prefetch(i); break;
+      case NestOp::prefetch:
+        if (language_.prefetches) prefetch(i);
+        break;
+      case NestOp::matrix_step: matrix_step(i); break;
+      case NestOp::barrier: line("{};", language_.barrier); break;
       case NestOp::loop: loop(i); break;
       case NestOp::when: when(i); break;
       case NestOp::report_error: report_error(i); break;
@@ -183,8 +198,9 @@ class Printer {
 
   void constant(const NestInstruction& i) {
     const LaneType of = i.type;
-    const std::string one =
-        is_floating(of.dtype) ? real_literal(i.real, of.dtype) : integer_literal(i.integer, of.dtype);
+    const std::string one = is_floating(of.dtype)
+                                ? real_literal(i.real, of.dtype)
+                                : integer_literal(i.integer, of.dtype, language_.long_suffix);
     alias(i.results[0], of.lanes == 1 ? one : broadcast(i.results[0], one));
   }
 
@@ -211,10 +227,11 @@ class Printer {
              fmt::format("{}({})", declarations_.function(function), fmt::join(operands, ", ")));
       return;
     }
-    const std::string expression = fmt::format("{} {} {}", name(first), sign, name(i.operands[1]));
+    const LaneType operands = nest_.type(first);
+    const std::string expression =
+        language_.infix(sign, operands, name(first), name(i.operands[1]), declarations_);
     if (!is_mask(i.results[0])) return define(i.results[0], expression);
-    type(i.results[0]) = mask_of(nest_.type(first));
-    define(i.results[0], fmt::format("({})({})", declarations_.type(type(i.results[0])), expression));
+    define_mask(i.results[0], operands, compared(expression, operands));
   }
 
   // Of booleans: arithmetic of one bit, unsigned.
@@ -271,7 +288,7 @@ class Printer {
       const LaneType number = mask_of(to);  // -1 is true
       const std::string ones = fmt::format("-{}", mask(x, number));
       if (is_floating(to.dtype)) return define(result, convert(ones, number, to));
-      return define(result, fmt::format("({})({})", declarations_.type(to), ones));
+      return define(result, bits_as(ones, number, to));
     }
     if (from.dtype == DType::f16 && to.dtype != DType::f32) {
       const LaneType middle{DType::f32, to.lanes};
@@ -283,7 +300,7 @@ class Printer {
   void bitcast(const NestInstruction& i) {
     const LaneType from = nest_.type(i.operands[0]);
     if (i.type.lanes > 1 && from.lanes > 1)
-      return define(i.results[0], fmt::format("({}){}", declarations_.type(i.type), name(i.operands[0])));
+      return define(i.results[0], bits_as(name(i.operands[0]), from, i.type));
     define(i.results[0], call({.op = i.op, .type = i.type, .from = from}, name(i.operands[0])));
   }
 
@@ -297,7 +314,8 @@ class Printer {
     for (int lane = 0; lane < i.type.lanes; ++lane) numbers.push_back(lane);
     const std::string type = declarations_.type(i.type);
     alias(i.results[0], i.type.lanes == 1 ? fmt::format("(({})0)", type)
-                                          : fmt::format("(({}){{{}}})", type, fmt::join(numbers, ", ")));
+                                          : fmt::format("(({}){}{}{})", type, language_.open,
+                                                        fmt::join(numbers, ", "), language_.close));
   }
 
   void fold(const NestInstruction& i) {
@@ -315,8 +333,12 @@ class Printer {
   }
 
   std::string pointer(const NestInstruction& i, LaneType element, bool constant) {
-    const std::string base = i.space == Space::local ? "local" : fmt::format("place{}", i.place);
-    return fmt::format("({}{} *){}", constant ? "const " : "", declarations_.type({element.dtype, 1}), base);
+    const std::string base = i.space == Space::local   ? "scratch"
+                             : i.space == Space::group ? "shared"
+                                                       : fmt::format("place{}", i.place);
+    return fmt::format("({}{}{} *){}", constant ? "const " : "",
+                       i.space == Space::group ? language_.group : language_.global,
+                       declarations_.type({element.dtype, 1}), base);
   }
 
   // The function for a vector in memory and its arguments before the stored value.
@@ -355,10 +377,8 @@ class Printer {
     const std::string value =
         fmt::format("{}({})", declarations_.function(function), fmt::join(arguments, ", "));
     if (i.type == element) return define(result, value);
-    const LaneType bytes{DType::i8, element.lanes};
-    define_mask(result, bytes,
-                fmt::format("({0})({1} != ({2}){{0}})", declarations_.type(bytes), value,
-                            declarations_.type(element)));
+    const std::string zero = call({.op = NestOp::splat, .type = element, .from = {}}, std::string("0"));
+    define_mask(result, element, compared(fmt::format("{} != {}", value, zero), element));
   }
 
   void store(const NestInstruction& i) {
@@ -370,9 +390,9 @@ class Printer {
                   name(stored_value));
     }
     auto [function, arguments] = access(i, element);
-    arguments.push_back(i.type == element ? name(stored_value)
-                                          : fmt::format("({})-{}", declarations_.type(element),
-                                                        this->mask(stored_value, element)));
+    arguments.push_back(i.type == element
+                            ? name(stored_value)
+                            : bits_as("-" + this->mask(stored_value, element), mask_of(element), element));
     line("{}({});", declarations_.function(function), fmt::join(arguments, ", "));
   }
 
@@ -424,9 +444,22 @@ class Printer {
     }
   }
 
+  // The sums are variables that the language's function changes, which is named after the dtype.
+  void matrix_step(const NestInstruction& i) {
+    const std::size_t first_sum = i.operands.size() - i.results.size();
+    std::vector<std::string> arguments;
+    for (std::size_t k = 0; k < i.results.size(); ++k) {
+      alias(i.results[k], fresh(i.results[k]));
+      line("f32 {} = {};", name(i.results[k]), name(i.operands[first_sum + k]));
+      arguments.push_back(name(i.results[k]));
+    }
+    for (std::size_t k = 0; k < first_sum; ++k) arguments.push_back(name(i.operands[k]));
+    line("matrix_step_{}({});", name_of(i.type.dtype), fmt::join(arguments, ", "));
+  }
+
   void when(const NestInstruction& i) {
     if (i.integer == 1) {
-      line("if (__builtin_expect({}, 0)) {{", name(i.operands[0]));
+      line("if (DIJI_RARE({})) {{", name(i.operands[0]));
     } else {
       line("if ({}) {{", name(i.operands[0]));
     }
@@ -453,9 +486,15 @@ class Printer {
 
 LaneType mask_of(LaneType type) { return {signed_of(bytes_of(type.dtype)), type.lanes}; }
 
+void CDeclarations::add(std::string_view name, std::string text) {
+  texts_.push_back(language_.guarded
+                       ? fmt::format("#ifndef HAS_{0}\n#define HAS_{0}\n{1}#endif\n", name, text)
+                       : std::move(text));
+}
+
 std::string CDeclarations::type(LaneType type) {
   const auto [known, first] = types_.emplace(std::pair(type.dtype, type.lanes), type_name(type));
-  if (first && type.lanes > 1) texts_.push_back(language_.vector_type(type, known->second));
+  if (first && type.lanes > 1) add(known->second, language_.vector_type(type, known->second));
   return known->second;
 }
 
@@ -472,7 +511,7 @@ std::string CDeclarations::function(const CFunction& function) {
   if (function.masked) name += "_masked";
   functions_.emplace(function.key(), name);
   std::string text = language_.function(function, name, *this);
-  texts_.push_back(std::move(text));
+  add(name, std::move(text));
   return name;
 }
 

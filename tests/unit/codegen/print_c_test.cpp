@@ -28,7 +28,7 @@ TEST_CASE("a small nest") {
   const KernelText text = print_c(nest);
   EXPECT(
       text.function ==
-      R"(void half(void *const *places, const i64 *sizes, void *error_word, void *local, i64 begin, i64 end) {
+      R"(void half(void *const *places, const i64 *sizes, void *error_word, void *scratch, i64 begin, i64 end) {
   void *const place0 = places[0];
   void *const place1 = places[1];
   const i64 size0 = sizes[0];
