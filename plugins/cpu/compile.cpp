@@ -99,7 +99,7 @@ diji_status compile_text_in_c(const CpuDevice& device, const diji_kernel_text& t
 diji_status compile(diji_device* handle, const diji_kernel_text* text, const void** blob,
                     std::size_t* blob_bytes) {
   if (own<CpuDevice>(handle).in_c) return compile_text_in_c(own<CpuDevice>(handle), *text, blob, blob_bytes);
-  if (!cpu_facts().supported) {
+  if (!cpu_facts().loads_llvm) {
     return fail_with(DIJI_ERROR_UNSUPPORTED, "compile: LLVM's kernels are not built for this CPU yet");
   }
   const auto function = compile_function();

@@ -10,35 +10,44 @@
 
 namespace diji::cpu {
 
-/// Each level includes the ones before it. scalar is the x86-64 baseline, which has SSE2's 16-byte vectors.
-enum class CpuLevel : std::uint8_t { scalar, avx2, avx512 };
-
-std::string_view name_of(CpuLevel level);
+/// What kernels may use. Each level of a processor includes the ones before it.
+struct CpuLevel {
+  std::string_view name;       ///< of DIJI_CPU: "avx512"
+  std::string_view llvm_cpu;   ///< "x86-64-v4"
+  std::string_view c_options;  ///< what C compilers are told, with blanks between
+  std::uint32_t vector_bytes;  ///< of one register; 4 where kernels use none
+  std::uint32_t vector_registers;
+};
 
 /// One optional instruction set beyond a level's own.
 struct CpuFeature {
   std::string_view llvm_name;  ///< "avx512bf16", as in LLVM's feature string
-  CpuLevel level;              ///< the lowest level at which kernels may use it
+  std::size_t level;           ///< the lowest level at which kernels may use it
   bool present;
 };
 
-/// The processor as cpuid shows it.
+/// The processor as it shows itself.
 struct CpuFacts {
-  std::string model;   ///< "Intel(R) Xeon(R) Processor"
-  std::string vendor;  ///< "GenuineIntel"
-  CpuLevel highest = CpuLevel::scalar;
+  std::string model;                 ///< "Intel(R) Xeon(R) Processor"
+  std::string vendor;                ///< "GenuineIntel"
+  std::span<const CpuLevel> levels;  ///< of its architecture, never empty
+  std::size_t highest = 0;           ///< of the levels, what it has
   std::span<const CpuFeature> features;
-  bool supported = false;  ///< false where diji has no loader for this kind of CPU yet
+  bool loads_llvm = false;  ///< diji loads LLVM's objects for it; elsewhere kernels go through C
 };
 
-/// Asked once, with the operating system's support for the wide registers taken into account.
+/// In the file of the architecture: the facts, with the operating system's support for the wide registers taken
+/// into account.
+CpuFacts detect_cpu();
+/// detect_cpu(), asked once.
 const CpuFacts& cpu_facts();
 
 /// What kernels are compiled for.
 struct CpuTarget {
-  CpuLevel level = CpuLevel::scalar;
+  std::size_t level = 0;      ///< in the facts' levels
   std::string llvm_cpu;       ///< "x86-64-v4"
   std::string llvm_features;  ///< "+avx512bf16,+avx512vnni"
+  std::string c_options;      ///< "-march=x86-64-v4 -mavx512vnni"
   std::string words;          ///< "avx512 avx512bf16 avx512vnni", for people
   std::string fingerprint;    ///< level, features and LLVM's major version
   std::uint32_t vector_bytes = 16;

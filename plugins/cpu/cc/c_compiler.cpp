@@ -80,13 +80,13 @@ class TemporaryFolder {
 
 Result<bool> compiles_c() {
   const std::string chosen = environment("DIJI_CPU_COMPILER");
-  if (chosen.empty()) return !cpu_facts().supported;
+  if (chosen.empty()) return !cpu_facts().loads_llvm;
   if (chosen != "c" && chosen != "llvm")
     return fail(ErrorCode::usage, "DIJI_CPU_COMPILER={}: no such compiler; use llvm or c", chosen);
   return chosen == "c";
 }
 
-Result<CCompiler> find_c_compiler([[maybe_unused]] const CpuTarget& target) {
+Result<CCompiler> find_c_compiler(const CpuTarget& target) {
   const std::string named = environment("CC");
   const std::vector<std::string> programs =
       named.empty() ? std::vector<std::string>{"clang-19", "gcc", "cc"} : std::vector<std::string>{named};
@@ -99,17 +99,10 @@ Result<CCompiler> find_c_compiler([[maybe_unused]] const CpuTarget& target) {
     }
     CCompiler compiler{.version = *std::move(version), .command = {program}};
     compiler.command.insert(compiler.command.end(), std::begin(kOptions), std::end(kOptions));
-#if defined(__x86_64__)
-    compiler.command.push_back("-fcf-protection=none");
-    compiler.command.push_back("-march=" + target.llvm_cpu);
-    for (const CpuFeature& feature : cpu_facts().features) {
-      if (feature.present && feature.level <= target.level)
-        compiler.command.push_back(fmt::format("-m{}", feature.llvm_name));
+    for (const std::string& options : {target.c_options, environment("DIJI_CFLAGS")}) {
+      std::istringstream words(options);
+      for (std::string option; words >> option;) compiler.command.push_back(option);
     }
-    if (target.level == CpuLevel::avx512) compiler.command.push_back("-mprefer-vector-width=512");
-#endif
-    std::istringstream own(environment("DIJI_CFLAGS"));
-    for (std::string option; own >> option;) compiler.command.push_back(option);
     return compiler;
   }
   return fail(ErrorCode::unsupported, "no C compiler for kernels ({}); install one or name it in CC", tried);
@@ -121,7 +114,7 @@ Result<std::vector<std::byte>> compile_c(const CCompiler& compiler, std::string_
   TRY(write_file_atomically(source, text));
   std::vector<std::string> command = compiler.command;
   // The own loader takes an object; elsewhere the dynamic linker takes a library.
-  const bool linked = !cpu_facts().supported;
+  const bool linked = !cpu_facts().loads_llvm;
   command.insert(command.end(), {linked ? "-shared" : "-c", "-o", object, source});
   if (linked) command.push_back("-lm");
   const Finished finished = TRY(run_program(command, kCompileDeadline));

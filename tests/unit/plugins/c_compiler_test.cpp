@@ -1,6 +1,7 @@
 // Kernels in C: compiled by a child process, loaded and launched; what is refused, and that no file stays.
 #include "base/files.h"
 #include "device/device.h"
+#include "plugins/cpu/cc/c_compiler.h"
 #include "plugins/cpu/cc/child_process.h"
 #include "plugins/cpu/cpu_plugin.h"
 #include "plugins/cpu/object_loader.h"
@@ -89,7 +90,8 @@ TEST_CASE("a compiler that is not there is named, a word that is none is refused
 TEST_CASE("kernels in a shared object, as processors without a loader of diji's have them") {
   const test::ScratchFolder folder;
   const std::string source = folder.write("twice.c", kTwice), library = folder.path() / "twice.so";
-  const std::string command[] = {"clang-19", "-shared", "-fPIC", "-w", "-o", library, source};
+  std::vector<std::string> command = find_c_compiler(current_target().value()).value().command;
+  command.insert(command.end(), {"-shared", "-o", library, source});
   const auto built = run_program(command, kLong);
   REQUIRE(built);
   CAPTURE(built->output);

@@ -134,8 +134,9 @@ TEST_CASE("a compiled blob runs in another process, into which LLVM is never loa
 }
 
 TEST_CASE("kernels run at every level that the processor has") {
-  for (const char* level : {"scalar", "avx2", "avx512"}) {
-    if (!cpu::cpu_target(level, cpu::cpu_facts())) continue;
+  const cpu::CpuFacts& facts = cpu::cpu_facts();
+  for (const cpu::CpuLevel& has : facts.levels.first(facts.highest + 1)) {
+    const std::string level(has.name);
     CAPTURE(level);
     const test::ScopedEnvironment environment("DIJI_CPU", level);
     Kernels kernels;

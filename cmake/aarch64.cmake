@@ -1,0 +1,3 @@
+# AARCH64 Linux
+set(CMAKE_SYSTEM_PROCESSOR aarch64)
+include(${CMAKE_CURRENT_LIST_DIR}/cross.cmake)
