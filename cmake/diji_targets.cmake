@@ -16,7 +16,7 @@ if(DIJI_CCACHE)
 endif()
 
 option(DIJI_ASAN "AddressSanitizer and UndefinedBehaviorSanitizer in every target" OFF)
-option(DIJI_PCH "The most used headers parsed once: half the time of a build from nothing, and missing includes hide" OFF)
+option(DIJI_PCH "The most used headers parsed once: builds from nothing take less, missing includes hide" OFF)
 if(DIJI_PCH)
   set(CMAKE_CXX_COMPILE_OPTIONS_PIE ${CMAKE_CXX_COMPILE_OPTIONS_PIC})  # one kind of code, or the headers do not fit
 endif()

@@ -36,8 +36,8 @@ struct CpuFacts {
   bool loads_llvm = false;  ///< diji loads LLVM's objects for it; elsewhere kernels go through C
 };
 
-/// In the file of the architecture: the facts, with the operating system's support for the wide registers taken
-/// into account.
+/// In the file of the architecture: the facts, with the operating system's support for the wide registers
+/// taken into account.
 CpuFacts detect_cpu();
 /// detect_cpu(), asked once.
 const CpuFacts& cpu_facts();

@@ -10,8 +10,6 @@ constexpr std::array<CpuLevel, 1> kLevels = {{{"neon", "generic", "-march=armv8-
 
 }  // namespace
 
-CpuFacts detect_cpu() {
-  return {.model = "64-bit ARM processor", .vendor = "unknown", .levels = kLevels};
-}
+CpuFacts detect_cpu() { return {.model = "64-bit ARM processor", .vendor = "unknown", .levels = kLevels}; }
 
 }  // namespace diji::cpu

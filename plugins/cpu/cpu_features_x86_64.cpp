@@ -1,4 +1,4 @@
-// x86-64: cpuid.
+// Levels of x86-64, which cpuid tells.
 #include "plugins/cpu/cpu_features.h"
 
 #include <cpuid.h>

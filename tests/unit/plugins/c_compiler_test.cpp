@@ -1,7 +1,7 @@
 // Kernels in C: compiled by a child process, loaded and launched; what is refused, and that no file stays.
+#include "plugins/cpu/cc/c_compiler.h"
 #include "base/files.h"
 #include "device/device.h"
-#include "plugins/cpu/cc/c_compiler.h"
 #include "plugins/cpu/cc/child_process.h"
 #include "plugins/cpu/cpu_plugin.h"
 #include "plugins/cpu/object_loader.h"
