@@ -1,4 +1,4 @@
-// Blanks.
+// Filling in the blanks of a function's text.
 #include "codegen/c_writer.h"
 
 #include "base/check.h"

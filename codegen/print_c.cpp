@@ -43,8 +43,8 @@ typedef _Bool boolean;
 
 std::string head(const LoopNest& nest) {
   std::string text = fmt::format(
-      "void {}(void *const *places, const i64 *sizes, void *error_word, void *scratch, i64 begin, i64 end) "
-      "{{\n",
+      "void {}(void *const *places, const i64 *sizes, void *error_word, void *scratch,\n"
+      "    i64 begin, i64 end) {{\n",
       nest.entry);
   for (std::size_t i = 0; i < nest.places.size(); ++i)
     text += fmt::format("  void *const place{} = places[{}];\n", i, i);

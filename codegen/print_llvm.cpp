@@ -106,6 +106,7 @@ class Printer {
   }
 
   const std::string& name(Reg reg) const { return names_[static_cast<std::size_t>(reg)]; }
+  void set_name(Reg reg, std::string text) { names_[static_cast<std::size_t>(reg)] = std::move(text); }
   std::string typed(Reg reg) const { return fmt::format("{} {}", llvm_type(nest_.type(reg)), name(reg)); }
   std::string& define(Reg reg) {
     std::string& result = names_[static_cast<std::size_t>(reg)];
@@ -144,11 +145,9 @@ class Printer {
     const DType dtype = operand_dtype(i);
     const bool floating = is_floating(dtype), is_signed = is_signed_integer(dtype);
     switch (i.op) {
-      case NestOp::constant: names_[static_cast<std::size_t>(i.results[0])] = literal(i); break;
-      case NestOp::size:
-        names_[static_cast<std::size_t>(i.results[0])] = fmt::format("%size{}", i.integer);
-        break;
-      case NestOp::grid_index: names_[static_cast<std::size_t>(i.results[0])] = "%grid"; break;
+      case NestOp::constant: set_name(i.results[0], literal(i)); break;
+      case NestOp::size: set_name(i.results[0], fmt::format("%size{}", i.integer)); break;
+      case NestOp::grid_index: set_name(i.results[0], "%grid"); break;
       case NestOp::add: simple(i, floating ? "fadd" : "add"); break;
       case NestOp::subtract: simple(i, floating ? "fsub" : "sub"); break;
       case NestOp::multiply: simple(i, floating ? "fmul" : "mul"); break;
@@ -186,10 +185,8 @@ class Printer {
       case NestOp::bitcast:
         line("  {} = bitcast {} to {}", define(i.results[0]), typed(i.operands[0]), llvm_type(i.type));
         break;
-      case NestOp::splat:
-        names_[static_cast<std::size_t>(i.results[0])] = splat(name(i.operands[0]), i.type);
-        break;
-      case NestOp::lane_numbers: names_[static_cast<std::size_t>(i.results[0])] = lane_numbers(i.type); break;
+      case NestOp::splat: set_name(i.results[0], splat(name(i.operands[0]), i.type)); break;
+      case NestOp::lane_numbers: set_name(i.results[0], lane_numbers(i.type)); break;
       case NestOp::fold_add:
       case NestOp::fold_multiply:
       case NestOp::fold_minimum:
@@ -231,7 +228,7 @@ class Printer {
   void any(const NestInstruction& i) {
     const Reg mask = i.operands[0];
     if (nest_.type(mask).lanes == 1) {
-      names_[static_cast<std::size_t>(i.results[0])] = name(mask);
+      set_name(i.results[0], name(mask));
       return;
     }
     const std::string function = "@llvm.vector.reduce.or." + suffix(nest_.type(mask));
@@ -293,7 +290,7 @@ class Printer {
     if (bits < 32) {
       line("  {} = trunc {} {} to {}", define(i.results[0]), llvm_type(wide), integer, llvm_type(to));
     } else if (magnitude <= digits) {
-      names_[static_cast<std::size_t>(i.results[0])] = integer;
+      set_name(i.results[0], integer);
     } else {
       const std::string over = temporary();
       const std::int64_t most = is_signed ? std::int64_t((std::uint64_t{1} << magnitude) - 1) : -1;
@@ -320,7 +317,7 @@ class Printer {
       }
       current = combine(i.op, {full.dtype, 1}, low, high);
     }
-    names_[static_cast<std::size_t>(i.results[0])] = current;
+    set_name(i.results[0], current);
   }
 
   // Lanes chosen from two vectors, counted through both.
@@ -524,7 +521,7 @@ class Printer {
       header += fmt::format("  {} = phi {} [ {}, %{} ], [ {}, %{} ]\n", name(i.carried[k]),
                             llvm_type(nest_.type(i.carried[k])), name(i.operands[3 + k]), before,
                             name(i.yielded[k]), latch);
-      names_[static_cast<std::size_t>(i.results[k])] = name(i.carried[k]);
+      set_name(i.results[k], name(i.carried[k]));
     }
     header += fmt::format("  %{}.more = icmp slt i64 {}, {}\n", id, name(i.induction), name(i.operands[1]));
     header += fmt::format("  br i1 %{}.more, label %{}.body, label %{}.exit\n", id, id, id);

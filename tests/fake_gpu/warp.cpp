@@ -104,6 +104,22 @@ void meet(Lane& lane, Wait what) {
   swapcontext(&lane.context, &current->scheduler);
 }
 
+thread_local std::vector<std::unique_ptr<Lane>> idle_lanes;  // with their stacks
+
+std::unique_ptr<Lane> ready_lane(Warp& warp) {
+  if (idle_lanes.empty()) idle_lanes.push_back(std::make_unique<Lane>());
+  std::unique_ptr<Lane> lane = std::move(idle_lanes.back());
+  idle_lanes.pop_back();
+  lane->wait = Wait::none;
+  lane->done = false;
+  getcontext(&lane->context);
+  lane->context.uc_stack.ss_sp = lane->stack.get();
+  lane->context.uc_stack.ss_size = kStackBytes;
+  lane->context.uc_link = &warp.scheduler;
+  makecontext(&lane->context, enter_lane, 0);
+  return lane;
+}
+
 }  // namespace
 
 void barrier() { meet(*current->lanes[static_cast<std::size_t>(current->running)], Wait::barrier); }
@@ -122,20 +138,7 @@ void run_lanes(int count, const std::function<void(int)>& body) {
   Warp warp;
   warp.body = &body;
   current = &warp;
-  static thread_local std::vector<std::unique_ptr<Lane>> idle;  // with their stacks
-  for (int i = 0; i < count; ++i) {
-    if (idle.empty()) idle.push_back(std::make_unique<Lane>());
-    std::unique_ptr<Lane> lane = std::move(idle.back());
-    idle.pop_back();
-    lane->wait = Wait::none;
-    lane->done = false;
-    getcontext(&lane->context);
-    lane->context.uc_stack.ss_sp = lane->stack.get();
-    lane->context.uc_stack.ss_size = kStackBytes;
-    lane->context.uc_link = &warp.scheduler;
-    makecontext(&lane->context, enter_lane, 0);
-    warp.lanes.push_back(std::move(lane));
-  }
+  for (int i = 0; i < count; ++i) warp.lanes.push_back(ready_lane(warp));
   for (;;) {
     for (int i = 0; i < count; ++i) {
       warp.running = i;
@@ -150,7 +153,7 @@ void run_lanes(int count, const std::function<void(int)>& body) {
     if (done) break;
     if (wait == Wait::matrix_step) count == 32 ? step_of_32(warp) : step_of_64(warp);
   }
-  for (auto& lane : warp.lanes) idle.push_back(std::move(lane));
+  for (auto& lane : warp.lanes) idle_lanes.push_back(std::move(lane));
   current = nullptr;
 }
 

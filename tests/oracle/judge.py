@@ -46,7 +46,8 @@ class Steps:
 
     def __str__(self):
         labels = f", {self.same} of {self.rows} labels the same" if self.rows else ""
-        return f"{self.within:.2%} within a step of {self.step:.3g}, worst {self.worst:.2f}, mean {self.mean:.2g} steps{labels}"
+        steps = f"worst {self.worst:.2f}, mean {self.mean:.2g} steps"
+        return f"{self.within:.2%} within a step of {self.step:.3g}, {steps}{labels}"
 
 
 def in_steps(got, want, scale, labels):

@@ -26,9 +26,9 @@ TEST_CASE("a small nest") {
     b.store({.place = 1, .index = first}, b.multiply(x, b.real(0.5, {DType::f32, 2})));
   });
   const KernelText text = print_c(nest);
-  EXPECT(
-      text.function ==
-      R"(void half(void *const *places, const i64 *sizes, void *error_word, void *scratch, i64 begin, i64 end) {
+  EXPECT(text.function ==
+         R"(void half(void *const *places, const i64 *sizes, void *error_word, void *scratch,
+    i64 begin, i64 end) {
   void *const place0 = places[0];
   void *const place1 = places[1];
   const i64 size0 = sizes[0];
