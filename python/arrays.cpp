@@ -47,7 +47,7 @@ std::string refusal_of(nb::handle value) {
   try {
     value.attr("__dlpack__")();
   } catch (const nb::python_error& error) {
-    return fmt::format(": {}", nb::cast<std::string>(nb::str(error.value())));
+    return fmt::format(" ({})", nb::cast<std::string>(nb::str(error.value())));
   }
   return "";
 }

@@ -184,7 +184,11 @@ Result<std::unique_ptr<Session>> Session::open(DeviceList& devices, const std::f
                                                const SessionOptions& options) {
   SessionOptions named = options;
   if (named.name.empty()) named.name = path.filename().string();
-  if (is_graph_text(path)) return of(devices, TRY(read_graph_text(path, options)), named);
+  if (is_graph_text(path)) {
+    if (!options.fixed_dims.empty() || !options.constants.empty())
+      return fail(ErrorCode::usage, "{}: sizes and constants are given to ONNX models only", path.string());
+    return of(devices, TRY(read_graph_text(path, options)), named);
+  }
   return open_in(devices, path, named, nullptr);
 }
 

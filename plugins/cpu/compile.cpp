@@ -66,10 +66,11 @@ Result<void> load_generator(Generator& target) {
     target.release = release;
     return {};
   }
-  return fail(ErrorCode::unsupported,
-              "the kernel compiler {} could not be loaded ({}); install it beside diji or name it in "
-              "DIJI_LLVM_LIBRARY",
-              kLibrary, tried);
+  return fail(
+      ErrorCode::unsupported,
+      "the kernel compiler {} could not be loaded ({}); it needs LLVM {} (Debian's libllvm{}); install "
+      "it beside diji or name it in DIJI_LLVM_LIBRARY",
+      kLibrary, tried, DIJI_LLVM_MAJOR, DIJI_LLVM_MAJOR);
 }
 
 Result<diji_llvm_compile_function> compile_function() {
