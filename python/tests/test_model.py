@@ -11,7 +11,7 @@ import unittest
 
 import diji
 import numpy
-from graphs import ADD, MATMUL, Case, same
+from graphs import ADD, MATMUL, Case
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 MODEL = os.environ.get("DIJI_TEST_MAGIKA")
@@ -139,7 +139,7 @@ class Threads(Case):
         for threads in (1, 2):
             model = self.load(MATMUL, threads=threads)
 
-            def job(seed):
+            def job(seed, model=model):
                 random = numpy.random.default_rng(seed)
                 size = 20 + seed % 7
                 a, b = (random.integers(-8, 8, (size, size)).astype(numpy.float32) for _ in range(2))
@@ -162,17 +162,13 @@ class Threads(Case):
         sys.setswitchinterval(1e-4)
         self.addCleanup(sys.setswitchinterval, interval)
         runner = threading.Thread(target=job)
-        begin = time.perf_counter()
         runner.start()
-        rounds = 0
-        longest = 0.0
-        last = begin
+        turns = 0
         while not done.is_set():
             time.sleep(0.0005)
-            now = time.perf_counter()
-            longest, last, rounds = max(longest, now - last), now, rounds + 1
+            turns += 1
         runner.join()
-        self.assertGreater(rounds, 3, f"{rounds} turns in a run of {last - begin:.3f} s, longest {longest:.3f} s")
+        self.assertGreater(turns, 3)  # one, where a run keeps the interpreter to itself
 
     def test_closing_waits_for_runs(self):
         model = self.load(MATMUL)
