@@ -72,7 +72,7 @@ class Loading(Case):
 
     def test_a_library_of_operators(self):
         library = self.folder / "libexample_op.so"
-        command = ["cc", "-shared", "-fPIC", "-I", ROOT / "include", ROOT / "tools/skeletons/example_op.c"]
+        command = [os.environ.get("CC", "clang-19"), "-shared", "-fPIC", "-I", ROOT / "include", ROOT / "tools/skeletons/example_op.c"]
         subprocess.run([*command, "-o", library], check=True)
         library.chmod(0o755)
         model = self.load((ROOT / "tools/skeletons/example_op_model.in").read_text(), op_libraries=[library])

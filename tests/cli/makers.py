@@ -78,7 +78,7 @@ class CustomOperators(Maker):
             self.diji("op", "new", "scale_rows")
             out = self.build("scale_rows")
             self.assertIn("contiguous passed\nstrided passed\n", out)
-            self.assertIn("16 cases, 0 failed, 0 refused", out)
+            self.assertIn("32 cases, 0 failed, 0 refused", out)
 
     def test_run(self):
         inputs = ["--input", "x=rows.npy", "--input", "scale=scale.npy"]
@@ -98,8 +98,8 @@ class CustomOperators(Maker):
 
     def test_verify(self):
         document = self.document("verify", *self.library)
-        self.assertEqual([row["op"] for row in document["rows"]], ["example.scale_rows"])
-        self.assertEqual((document["cases"], document["failed"], document["unsupported"]), (16, 0, 0))
+        self.assertEqual([row["op"] for row in document["rows"]], ["example.scale_rows", "example.scale_rowsGradient"])
+        self.assertEqual((document["cases"], document["failed"], document["unsupported"]), (32, 0, 0))
 
     def test_without_the_library_the_operator_is_named(self):
         self.refused("run", "own.onnx", code=3, error="unsupported", says=["example.scale_rows"])
