@@ -72,8 +72,8 @@ class Loading(Case):
 
     def test_a_library_of_operators(self):
         library = self.folder / "libexample_op.so"
-        command = [os.environ.get("CC", "clang-19"), "-shared", "-fPIC", "-I", ROOT / "include", ROOT / "tools/skeletons/example_op.c"]
-        subprocess.run([*command, "-o", library], check=True)
+        command = [os.environ.get("CC", "clang-19"), "-shared", "-fPIC", "-I", ROOT / "include", "-o", library]
+        subprocess.run([*command, ROOT / "tools/skeletons/example_op.c"], check=True)
         library.chmod(0o755)
         model = self.load((ROOT / "tools/skeletons/example_op_model.in").read_text(), op_libraries=[library])
         scale = numpy.array([2, 3], numpy.float32)
