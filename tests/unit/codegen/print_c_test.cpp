@@ -21,7 +21,8 @@ TEST_CASE("a small nest") {
   NestBuilder b(nest);
   const Reg size = b.dim(Dim::symbol("N"));
   b.for_each(b.integer(0), size, b.integer(2), [&](Reg first) {
-    const Reg mask = b.less(b.lane_numbers({DType::i64, 2}), b.splat(b.subtract(size, first), 2));
+    const Reg lanes = b.lane_numbers({DType::i64, 2});  // one after the other: registers are counted
+    const Reg mask = b.less(lanes, b.splat(b.subtract(size, first), 2));
     const Reg x = b.load({.place = 0, .index = first, .mask = mask}, {DType::f32, 2});
     b.store({.place = 1, .index = first}, b.multiply(x, b.real(0.5, {DType::f32, 2})));
   });
