@@ -31,7 +31,10 @@ double float_value(Fill fill, Random& random, std::int64_t i, DType dtype) {
   switch (fill) {
     case Fill::normal: return 4 * (random.unit() - 0.5);
     case Fill::positive: return 0.25 + random.unit();
-    case Fill::wide: return (random.unit() - 0.5) * std::exp2(14 * random.unit() - 7);
+    case Fill::wide: {  // exact, and in this order: every machine's samples have the same bits
+      const double fraction = random.unit() - 0.5;
+      return std::ldexp(fraction, static_cast<int>(random.next() % 15) - 7);
+    }
     case Fill::special: return specials[static_cast<std::size_t>(i) % std::size(specials)];
   }
   return 0;
