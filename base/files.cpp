@@ -107,9 +107,13 @@ Result<std::pair<Descriptor, std::filesystem::path>> create_beside(const std::fi
 }
 
 int write_and_rename(Descriptor& descriptor, const std::filesystem::path& beside,
-                     const std::filesystem::path& path, std::span<const std::byte> bytes) {
-  if (const int number = reserve(descriptor.number(), bytes.size()); number != 0) return number;
-  if (const int number = write_all(descriptor.number(), bytes); number != 0) return number;
+                     const std::filesystem::path& path, std::span<const std::span<const std::byte>> parts) {
+  std::size_t bytes = 0;
+  for (const auto part : parts) bytes += part.size();
+  if (const int number = reserve(descriptor.number(), bytes); number != 0) return number;
+  for (const auto part : parts) {
+    if (const int number = write_all(descriptor.number(), part); number != 0) return number;
+  }
   if (::fsync(descriptor.number()) != 0) return errno;
   if (const int number = descriptor.close(); number != 0) return number;
   return std::rename(beside.c_str(), path.c_str()) == 0 ? 0 : errno;
@@ -157,20 +161,25 @@ Result<std::vector<std::byte>> read_file(const std::filesystem::path& path) {
   return bytes;
 }
 
-Result<void> write_file_atomically(const std::filesystem::path& path, std::span<const std::byte> bytes) {
+Result<void> write_file_atomically(const std::filesystem::path& path,
+                                   std::span<const std::span<const std::byte>> parts) {
   struct stat status;
   if (::stat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode)) {
     // rename would put a file in the place of /dev/null.
     return refuse("write", path, S_ISDIR(status.st_mode) ? "it is a directory" : "it is not a regular file");
   }
   auto [descriptor, beside] = TRY(create_beside(path));
-  if (const int number = write_and_rename(descriptor, beside, path, bytes); number != 0) {
+  if (const int number = write_and_rename(descriptor, beside, path, parts); number != 0) {
     ::unlink(beside.c_str());
     return fail_with_errno(number, "write", path);
   }
   const std::filesystem::path folder = path.has_parent_path() ? path.parent_path() : ".";
   if (const int number = sync_folder(folder); number != 0) return fail_with_errno(number, "write", path);
   return {};
+}
+
+Result<void> write_file_atomically(const std::filesystem::path& path, std::span<const std::byte> bytes) {
+  return write_file_atomically(path, std::span(&bytes, 1));
 }
 
 Result<void> write_file_atomically(const std::filesystem::path& path, std::string_view text) {

@@ -40,5 +40,8 @@ Result<std::vector<std::byte>> read_file(const std::filesystem::path& path);
 /// refused.
 Result<void> write_file_atomically(const std::filesystem::path& path, std::span<const std::byte> bytes);
 Result<void> write_file_atomically(const std::filesystem::path& path, std::string_view text);
+/// The parts behind each other.
+Result<void> write_file_atomically(const std::filesystem::path& path,
+                                   std::span<const std::span<const std::byte>> parts);
 
 }  // namespace diji

@@ -33,7 +33,8 @@ target_compile_options(diji_flags INTERFACE
 target_compile_definitions(diji_flags INTERFACE _GLIBCXX_ASSERTIONS DIJI_VERSION="${PROJECT_VERSION}")
 # Debian's lld answers to clang alone.
 target_link_options(diji_flags INTERFACE
-  $<$<OR:$<LINK_LANG_AND_ID:C,Clang>,$<LINK_LANG_AND_ID:CXX,Clang>>:-fuse-ld=lld> -Wl,-z,relro,-z,now)
+  $<$<OR:$<LINK_LANG_AND_ID:C,Clang>,$<LINK_LANG_AND_ID:CXX,Clang>>:-fuse-ld=lld>
+  -Wl,-z,relro,-z,now -Wl,--build-id=sha1)
 if(DIJI_ASAN)
   set(sanitizers -fsanitize=address,undefined,float-cast-overflow)
   target_compile_options(diji_flags INTERFACE ${sanitizers} -fno-sanitize-recover=all)

@@ -4,8 +4,11 @@
 #include "graph/graph.h"
 
 #include <functional>
+#include <memory>
+#include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace diji {
 
@@ -22,9 +25,16 @@ namespace diji {
 /// Constants of more than 16 elements are printed as hex"…".
 std::string print(const Graph& graph);
 
+/// Constants that a text names by number, `constant f32[768, 768] @3`, instead of having their elements in
+/// it.
+using ConstantList = std::vector<std::shared_ptr<const HostTensor>>;
+/// Large constants go behind those of `apart`, each once.
+std::string print(const Graph& graph, ConstantList& apart);
+
 /// `find` gives operators of the catalogue by name (primitives are known); null for an unknown one. Types are
 /// inferred anew and must agree with those written, where any are. Errors: malformed, with line and column in
-/// the sentence.
-Result<Graph> parse(std::string_view text, const std::function<const OpDef*(std::string_view)>& find = {});
+/// the sentence. `apart` are the constants that the text names by number.
+Result<Graph> parse(std::string_view text, const std::function<const OpDef*(std::string_view)>& find = {},
+                    const ConstantList& apart = {});
 
 }  // namespace diji

@@ -18,8 +18,9 @@ constexpr int kNestingMax = 16;
 
 class Parser {
  public:
-  Parser(std::string_view text, const std::function<const OpDef*(std::string_view)>& find)
-      : text_(text), find_(find), first_free_(first_free_number(text)) {
+  Parser(std::string_view text, const std::function<const OpDef*(std::string_view)>& find,
+         const ConstantList& apart)
+      : text_(text), find_(find), apart_(apart), first_free_(first_free_number(text)) {
     namer_.number_symbols_from(first_free_ + 1'000'000);
   }
 
@@ -190,6 +191,24 @@ class Parser {
     }
     return expect("\"");
   }
+  // A tensor in the text or the number of one apart.
+  Result<std::shared_ptr<const HostTensor>> constant() {
+    const std::size_t where = at_;
+    const Type declared = TRY(type());
+    if (!accept("@")) {
+      at_ = where;
+      return std::make_shared<const HostTensor>(TRY(tensor()));
+    }
+    const std::size_t at = at_;
+    const auto index = TRY(number<std::size_t>(TRY(word()), at));
+    if (index >= apart_.size()) return error_at(at, fmt::format("there is no constant @{}", index));
+    const HostTensor& tensor = *apart_[index];
+    if (declared.dtype != tensor.dtype() || text_of(declared.shape) != text_of(tensor.shape())) {
+      return error_at(where, fmt::format("constant @{} is {}{}", index, name_of(tensor.dtype()),
+                                         text_of(tensor.shape())));
+    }
+    return apart_[index];
+  }
   Result<HostTensor> tensor() {
     const std::size_t where = at_;
     const Type declared = TRY(type());
@@ -295,7 +314,7 @@ class Parser {
     const std::string op_name(TRY(word()));
     Values results;
     if (op_name == "constant") {
-      results = {graph.add_constant(TRY(tensor()))};
+      results = {graph.add_constant(TRY(constant()))};
     } else {
       results = TRY(node(graph, names, op_name, where, depth));
     }
@@ -524,6 +543,7 @@ class Parser {
 
   std::string_view text_;
   const std::function<const OpDef*(std::string_view)>& find_;
+  const ConstantList& apart_;
   std::size_t at_ = 0;
   std::map<std::string, Bounds, std::less<>> symbols_;
   int first_free_ = 0;
@@ -532,8 +552,9 @@ class Parser {
 
 }  // namespace
 
-Result<Graph> parse(std::string_view text, const std::function<const OpDef*(std::string_view)>& find) {
-  return Parser(text, find).file();
+Result<Graph> parse(std::string_view text, const std::function<const OpDef*(std::string_view)>& find,
+                    const ConstantList& apart) {
+  return Parser(text, find, apart).file();
 }
 
 }  // namespace diji

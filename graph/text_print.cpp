@@ -5,6 +5,7 @@
 
 #include <bit>
 #include <cmath>
+#include <map>
 
 namespace diji {
 namespace {
@@ -94,7 +95,16 @@ std::string attribute_text(const Attribute& attribute) {
 }
 
 struct Printer {
+  ConstantList* apart = nullptr;  ///< null: every constant is printed whole
+  std::map<const HostTensor*, std::size_t> numbers;
   std::string out;
+
+  std::string constant(const std::shared_ptr<const HostTensor>& tensor) {
+    if (apart == nullptr || tensor->count() <= kListedElementsMax) return tensor_text(*tensor);
+    const auto [known, first] = numbers.emplace(tensor.get(), apart->size());
+    if (first) apart->push_back(tensor);
+    return fmt::format("{}{} @{}", name_of(tensor->dtype()), text_of(tensor->shape()), known->second);
+  }
 
   static std::string name(ValueId id) {
     return id == ValueId::none ? "_" : fmt::format("%{}", static_cast<std::uint32_t>(id));
@@ -143,7 +153,7 @@ struct Printer {
       const auto id = static_cast<ValueId>(i);
       const Value& value = graph.value(id);
       if (value.constant != nullptr) {
-        out += fmt::format("{}{} = constant {}\n", pad, name(id), tensor_text(*value.constant));
+        out += fmt::format("{}{} = constant {}\n", pad, name(id), constant(value.constant));
       } else if (value.producer == NodeId::none) {
         const Port& port = graph.inputs()[input++];
         out += fmt::format("{}input {} {} : {}\n", pad, name(id), quoted(port.name), text_of(value.type));
@@ -162,6 +172,13 @@ struct Printer {
 
 std::string print(const Graph& graph) {
   Printer printer;
+  printer.graph(graph, 0);
+  return std::move(printer.out);
+}
+
+std::string print(const Graph& graph, ConstantList& apart) {
+  Printer printer{.apart = &apart, .numbers = {}, .out = {}};
+  for (std::size_t i = 0; i < apart.size(); ++i) printer.numbers.emplace(apart[i].get(), i);
   printer.graph(graph, 0);
   return std::move(printer.out);
 }

@@ -39,7 +39,7 @@ bool varies(const Graph& outer, const Node& node, const LoopForm& form) {
 
 class ProgramCompiler {
  public:
-  ProgramCompiler(Executable& executable, KernelBuilder& kernels, CompiledBodies& bodies,
+  ProgramCompiler(Executable& executable, KernelSource& kernels, CompiledBodies& bodies,
                   std::shared_ptr<const Graph> graph)
       : executable_(executable), kernels_(kernels), bodies_(bodies), graph_(*graph) {
     program_.graph = std::move(graph);
@@ -166,7 +166,7 @@ class ProgramCompiler {
 
   Result<void> launches(const Node& node) {
     const Graph& body = *node.bodies[0];
-    auto kernels = lower(body, traits_of(*executable_.device));
+    auto kernels = kernels_.of_body(body);
     if (!kernels) return in_context(operators_of(body), std::move(kernels).error());
     const Node* compact = compact_in(body);
     std::size_t count = kNowhere;
@@ -180,9 +180,8 @@ class ProgramCompiler {
           add_storage(positions * Dim(bytes_of(DType::i64)), Storage::Home::arena, step_);
       count = add_storage(bytes_of(DType::i64), Storage::Home::arena, step_);
     }
-    for (Kernel& kernel : *kernels) {
-      auto place = kernels_.add(kernel);
-      Step step{.entry = std::move(place.entry), .module = place.module, .value = node.outputs[0]};
+    for (KernelUse& kernel : *kernels) {
+      Step step{.entry = std::move(kernel.entry), .module = kernel.module, .value = node.outputs[0]};
       for (const ValueId id : node.inputs) step.storages.push_back(storage(id));
       step.storages.push_back(storage(node.outputs[0]));
       if (compact != nullptr) step.storages.push_back(count);
@@ -212,10 +211,9 @@ class ProgramCompiler {
       end_segment({.kind = Control::Kind::custom, .node = id_of(node)});
       return {};
     }
-    const Kernel kernel{.entry = text->entry, .text = {.declarations = {}, .function = text->text}};
-    auto place = kernels_.add(kernel);
-    Step step{.entry = std::move(place.entry),
-              .module = place.module,
+    KernelUse kernel = TRY(kernels_.of_text(*text));
+    Step step{.entry = std::move(kernel.entry),
+              .module = kernel.module,
               .value = node.outputs[0],
               .runs_as = RunsAs::native};
     for (const ValueId id : node.outputs) TRY(fresh_storage(id, Storage::Home::arena, step_));
@@ -253,7 +251,7 @@ class ProgramCompiler {
   }
 
   Executable& executable_;
-  KernelBuilder& kernels_;
+  KernelSource& kernels_;
   CompiledBodies& bodies_;
   const Graph& graph_;
   Program program_;
@@ -269,7 +267,7 @@ const diji_op_kernel* kernel_of(const Graph& graph, const Node& node, std::strin
   return node.op->custom->kernel(dialect, dtypes);
 }
 
-Result<std::size_t> compile_body(Executable& executable, KernelBuilder& kernels, CompiledBodies& bodies,
+Result<std::size_t> compile_body(Executable& executable, KernelSource& kernels, CompiledBodies& bodies,
                                  const std::shared_ptr<const Graph>& graph) {
   const auto [known, first] = bodies.programs.emplace(graph.get(), executable.programs.size());
   const std::size_t index = known->second;

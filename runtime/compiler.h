@@ -8,12 +8,24 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 
 namespace diji {
 
+/// What a compilation made besides the executable: with its graph, all that another process needs to run it.
+struct CompiledParts {
+  std::vector<std::vector<KernelUse>> launches;  ///< of each fusion, in the order of compilation
+  std::vector<std::vector<std::byte>> blobs;     ///< of each module
+};
+
 /// Errors: operators without a kernel on this device (unsupported), the device's compiler (device).
 Result<std::shared_ptr<const Executable>> compile(Graph graph, Device& device, CompileCache& cache,
-                                                  const PassOptions& options);
+                                                  const PassOptions& options, CompiledParts* parts = nullptr);
+
+/// The executable of an earlier compilation for an equal device: `graph` is what the passes left of the
+/// model. Errors: parts that do not fit the graph (malformed), blobs that do not load (device).
+Result<std::shared_ptr<const Executable>> restore(const std::shared_ptr<const Graph>& graph, Device& device,
+                                                  const CompiledParts& parts);
 
 /// The same for graphs that are small and many: their kernels are compiled about fifty a module, which costs
 /// a device's compiler one start instead of fifty. Each graph succeeds or fails alone.
@@ -32,7 +44,9 @@ class KernelBuilder {
   };
   /// Equal texts share one place.
   Place add(const Kernel& kernel);
-  Result<std::shared_ptr<const std::vector<Module>>> build();
+  /// `blobs`: where to put what the modules were loaded from, or null.
+  Result<std::shared_ptr<const std::vector<Module>>> build(
+      std::vector<std::vector<std::byte>>* blobs = nullptr);
   int compiled() const { return compiled_; }
 
  private:
@@ -41,13 +55,27 @@ class KernelBuilder {
     std::string text, key;
   };
   std::vector<Wanted> wanted_modules() const;
-  Result<Module> cached(const Wanted& wanted);
+  struct Built {
+    std::optional<Module> module;
+    std::vector<std::byte> blob;
+  };
+  Built cached(const Wanted& wanted);
   Device& device_;
   CompileCache& cache_;
   std::string compiler_;  // what the cache's keys depend on besides the text
   std::size_t kernels_per_module_;
   std::vector<Kernel> kernels_;
   int compiled_ = 0;
+};
+
+/// Where a compilation of programs has its kernels from.
+class KernelSource {
+ public:
+  virtual ~KernelSource() = default;
+  /// The launches that compute a fusion's body.
+  virtual Result<std::vector<KernelUse>> of_body(const Graph& body) = 0;
+  /// Entry and module of a custom operator's kernel text.
+  virtual Result<KernelUse> of_text(const diji_op_kernel& text) = 0;
 };
 
 /// What programs of one executable share while it is compiled.
@@ -57,7 +85,7 @@ struct CompiledBodies {
 };
 /// The number of the program for a graph after the passes; bodies in it are compiled too. The first one is
 /// the model.
-Result<std::size_t> compile_body(Executable& executable, KernelBuilder& kernels, CompiledBodies& bodies,
+Result<std::size_t> compile_body(Executable& executable, KernelSource& kernels, CompiledBodies& bodies,
                                  const std::shared_ptr<const Graph>& graph);
 
 DeviceTraits traits_of(const DeviceInfo& info);

@@ -38,6 +38,14 @@ struct Storage {
 /// function.
 enum class RunsAs : std::uint8_t { generated, native, host };
 
+/// A launch as the sizes tell it: a Kernel (codegen/lower.h) without its text.
+struct KernelUse {
+  std::string entry;
+  std::size_t module = 0;  ///< index into Executable::modules
+  std::vector<Dim> sizes;
+  Dim grid, local_bytes, flops, bytes;
+};
+
 /// One kernel launch or one list of sizes.
 struct Step {
   std::string entry;

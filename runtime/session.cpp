@@ -4,7 +4,6 @@
 #include "base/files.h"
 #include "base/log.h"
 #include "base/nearest.h"
-#include "formats/onnx/import.h"
 #include "graph/custom_op.h"
 #include "graph/reference.h"
 #include "graph/text.h"
@@ -13,6 +12,7 @@
 #include "plugins/cuda_like/cuda_like_plugin.h"
 #include "plugins/opencl/opencl_plugin.h"
 #include "plugins/sim/sim_plugin.h"
+#include "runtime/open_model.h"
 
 #include <algorithm>
 #include <array>
@@ -33,75 +33,6 @@ Result<Graph> read_graph_text(const std::filesystem::path& path, const SessionOp
   if (parsed) return parsed;
   parsed.error().file = path.string();
   return in_context(path.string(), std::move(parsed).error());
-}
-
-Result<ImportedModel> import_model(const std::filesystem::path& path, const SessionOptions& options,
-                                   bool stretches) {
-  return read_onnx(path, {.fixed_dims = options.fixed_dims,
-                          .constants = options.constants,
-                          .overrides = options.overrides,
-                          .custom_ops = options.custom_ops,
-                          .known = options.known,
-                          .only = options.only,
-                          .stretches = stretches});
-}
-
-// By value: known before the model runs, because it is a constant, a size, or made of such values.
-std::vector<bool> known_values(const Graph& graph) {
-  std::vector<bool> known(graph.values().size());
-  for (std::size_t i = 0; i < known.size(); ++i) {
-    known[i] = graph.values()[i].constant != nullptr || graph.values()[i].contents.has_value();
-  }
-  for (const Node& node : graph.nodes()) {
-    if (node.op->custom != nullptr) continue;
-    const bool from_known = std::ranges::all_of(
-        node.inputs, [&](ValueId id) { return id == ValueId::none || known[static_cast<std::size_t>(id)]; });
-    for (const ValueId id : node.outputs)
-      known[static_cast<std::size_t>(id)] = known[static_cast<std::size_t>(id)] || from_known;
-  }
-  return known;
-}
-
-std::string reason_of(const Node& node, std::string_view how, std::string_view dialect) {
-  if (how == "folded") return "known when the model is loaded";
-  if (how == "native") return fmt::format("{} of {}", dialect, node.op->custom->library());
-  if (how == "host")
-    return fmt::format("C function of {}, which has no {} for these operands", node.op->custom->library(),
-                       dialect);
-  return node.bodies.empty() ? "kernel from the primitives" : "the runtime runs its bodies";
-}
-
-void count_nodes(const Graph& graph, std::string_view dialect, Coverage& coverage) {
-  const std::vector<bool> known = known_values(graph);
-  for (const Node& node : graph.nodes()) {
-    const bool folded = symbols_bound_by(node).empty() && std::ranges::all_of(node.outputs, [&](ValueId id) {
-                          return known[static_cast<std::size_t>(id)];
-                        });
-    const bool native = kernel_of(graph, node, dialect) != nullptr;
-    const bool host = node.op->custom != nullptr && !native;
-    (native ? coverage.native : host ? coverage.host : folded ? coverage.folded : coverage.generated) += 1;
-    const std::string_view how = native ? "native" : host ? "host" : folded ? "folded" : "generated";
-    const auto row = std::ranges::find_if(
-        coverage.rows, [&](const CoverageRow& r) { return r.op == node.op->name && r.how == how; });
-    if (row != coverage.rows.end()) {
-      ++row->count;
-    } else {
-      coverage.rows.push_back({.op = std::string(node.op->name),
-                               .how = std::string(how),
-                               .count = 1,
-                               .reason = reason_of(node, how, dialect)});
-    }
-    for (const auto& body : node.bodies) count_nodes(*body, dialect, coverage);
-  }
-}
-
-Coverage coverage_of(const Graph& graph, std::string_view dialect) {
-  Coverage coverage;
-  count_nodes(graph, dialect, coverage);
-  std::ranges::sort(coverage.rows, [](const CoverageRow& a, const CoverageRow& b) {
-    return std::tie(a.op, a.how) < std::tie(b.op, b.how);
-  });
-  return coverage;
 }
 
 std::unexpected<Error> about_input(std::string sentence) { return fail(ErrorCode::mismatch, "{}", sentence); }
@@ -156,11 +87,6 @@ Result<std::vector<HostTensor>> interpret_by_name(const Graph& graph, Arithmetic
   return outputs;
 }
 
-std::string Coverage::line() const {
-  return fmt::format("{} operators: {} generated, {} folded, {} native, {} on the host",
-                     native + generated + host + folded, generated, folded, native, host);
-}
-
 std::string default_device() {
   const char* name = std::getenv("DIJI_DEVICE");
   return name == nullptr || *name == '\0' ? "cpu" : name;
@@ -195,16 +121,23 @@ Result<std::unique_ptr<Session>> Session::open(DeviceList& devices, const std::f
 Result<std::unique_ptr<Session>> Session::open_in(DeviceList& devices, const std::filesystem::path& path,
                                                   const SessionOptions& options,
                                                   std::shared_ptr<MemoryPool> pool) {
-  auto imported = import_model(path, options, false);
-  if (!imported) {
-    if (imported.error().deciding_values.empty()) return std::unexpected(std::move(imported).error());
-    return open_staged(devices, path, options, imported.error());
+  const auto device = devices.open(options.device.empty() ? default_device() : options.device);
+  if (!device) {
+    TRY(import_model(path, options, false));  // what is wrong with the model is said first
+    return std::unexpected(device.error());
   }
-  ImportedModel& model = *imported;
-  auto session = TRY(of_in(devices, std::move(model.graph), options, std::move(pool)));
-  session->read_stretching_ = [path, options, digest = std::move(model.digest)]() -> Result<Graph> {
-    ImportedModel again = TRY(import_model(path, options, true));
-    if (again.digest == digest) return std::move(again.graph);
+  auto model = open_model(path, options, **device, false);
+  if (!model) {
+    if (model.error().deciding_values.empty()) return std::unexpected(std::move(model).error());
+    return open_staged(devices, path, options, model.error());
+  }
+  auto session = with(std::move(model->executable), std::move(model->coverage), options, std::move(pool));
+  session->cache_miss_ = std::move(model->miss);
+  session->open_stretching_ = [path, options, device = *device,
+                               digest =
+                                   std::move(model->digest)]() -> Result<std::shared_ptr<const Executable>> {
+    OpenedModel again = TRY(open_model(path, options, *device, true));
+    if (again.digest == digest) return std::move(again.executable);
     return fail(ErrorCode::mismatch, "{}: the file has changed since it was opened", path.string());
   };
   return session;
@@ -212,22 +145,24 @@ Result<std::unique_ptr<Session>> Session::open_in(DeviceList& devices, const std
 
 Result<std::unique_ptr<Session>> Session::of(DeviceList& devices, Graph graph,
                                              const SessionOptions& options) {
-  return of_in(devices, std::move(graph), options, nullptr);
+  Device* device = TRY(devices.open(options.device.empty() ? default_device() : options.device));
+  SessionOptions named = options;
+  if (named.name.empty()) named.name = graph.name;
+  Coverage coverage = coverage_of(graph, device->info().dialect);
+  CompileCache cache;
+  return with(TRY(compile(std::move(graph), *device, cache, options.passes)), std::move(coverage), named,
+              nullptr);
 }
 
-Result<std::unique_ptr<Session>> Session::of_in(DeviceList& devices, Graph graph,
-                                                const SessionOptions& options,
-                                                std::shared_ptr<MemoryPool> pool) {
-  Device* device = TRY(devices.open(options.device.empty() ? default_device() : options.device));
+std::unique_ptr<Session> Session::with(std::shared_ptr<const Executable> executable, Coverage coverage,
+                                       const SessionOptions& options, std::shared_ptr<MemoryPool> pool) {
   std::unique_ptr<Session> session(new Session());
-  session->coverage_ = coverage_of(graph, device->info().dialect);
-  const std::string name = options.name.empty() ? graph.name : options.name;
-  CompileCache cache;
-  session->passes_ = options.passes;
-  session->main_.executable = TRY(compile(std::move(graph), *device, cache, options.passes));
-  session->outputs_ = session->graph().outputs();
+  session->coverage_ = std::move(coverage);
   session->pool_ = pool != nullptr ? std::move(pool)
-                                   : std::make_shared<MemoryPool>(*device, name, options.memory_limit_bytes);
+                                   : std::make_shared<MemoryPool>(*executable->device, options.name,
+                                                                  options.memory_limit_bytes);
+  session->main_.executable = std::move(executable);
+  session->outputs_ = session->graph().outputs();
   return session;
 }
 
@@ -255,20 +190,16 @@ void Session::release_idle() {
 // Null where the model has no such form.
 Session::Form* Session::stretching_form() {
   const std::scoped_lock lock(stretching_mutex_);
-  if (read_stretching_) {
-    const auto form = [&]() -> Result<Form> {
-      CompileCache cache;
-      return Form{.executable = TRY(compile(TRY(read_stretching_()), device(), cache, passes_))};
-    }();
-    read_stretching_ = nullptr;
-    if (!form) {
-      warn("no form of the model that stretches sizes of 1: {}", form.error().message);
+  if (open_stretching_) {
+    const auto executable = std::exchange(open_stretching_, nullptr)();
+    if (!executable) {
+      warn("no form of the model that stretches sizes of 1: {}", executable.error().message);
       return nullptr;
     }
     warn("a size of 1 is stretched in a run: the model was compiled in that form too, {} kernels new",
-         form->executable->compiled_kernels);
+         (*executable)->compiled_kernels);
     const std::scoped_lock idle_lock(mutex_);
-    stretching_ = Form{.executable = form->executable};
+    stretching_ = Form{.executable = *executable, .idle = {}};
   }
   return stretching_ ? &*stretching_ : nullptr;
 }

@@ -3,6 +3,7 @@
 
 #include "graph/interpreter.h"
 #include "runtime/compiler.h"
+#include "runtime/coverage.h"
 
 #include <cstdint>
 #include <filesystem>
@@ -27,22 +28,6 @@ struct SessionOptions {
   std::vector<std::string> only;                   ///< values of an ONNX model in the place of its outputs
   std::vector<const OpDef*> custom_ops;            ///< of OpLibraries, which outlive the session
   PassOptions passes;
-};
-
-/// How one type of operator of the model runs.
-struct CoverageRow {
-  std::string op;   ///< the catalogue's name
-  std::string how;  ///< native, generated, host or folded
-  int count = 0;
-  std::string reason;
-};
-
-/// Where the model's operators went. Operators whose results are known when the model is loaded (constants,
-/// shapes) are folded; they count as generated work done ahead.
-struct Coverage {
-  int native = 0, generated = 0, host = 0, folded = 0;
-  std::vector<CoverageRow> rows;
-  std::string line() const;  ///< "95 operators: 66 generated, 29 folded, 0 native, 0 on the host"
 };
 
 /// Thread-safe: each run takes an ExecutionContext of its own from the session's.
@@ -70,6 +55,8 @@ class Session {
   Coverage coverage() const;
   int compiled_kernels() const;
   std::size_t module_count() const;
+  /// Why the compile cache did not have the model, passes and all; empty when it did.
+  const std::string& cache_miss() const { return cache_miss_; }
   Device& device() const { return *executable().device; }
   MemoryPool& pool() { return *pool_; }
 
@@ -86,14 +73,13 @@ class Session {
   };
   struct Staged;
   Session();
+  static std::unique_ptr<Session> with(std::shared_ptr<const Executable> executable, Coverage coverage,
+                                       const SessionOptions& options, std::shared_ptr<MemoryPool> pool);
   static Result<std::unique_ptr<Session>> open_in(DeviceList& devices, const std::filesystem::path& path,
                                                   const SessionOptions& options,
                                                   std::shared_ptr<MemoryPool> pool);
   static Result<std::unique_ptr<Session>> open_staged(DeviceList& devices, const std::filesystem::path& path,
                                                       const SessionOptions& options, const Error& undecided);
-  static Result<std::unique_ptr<Session>> of_in(DeviceList& devices, Graph graph,
-                                                const SessionOptions& options,
-                                                std::shared_ptr<MemoryPool> pool);
   Result<std::vector<HostTensor>> run_staged(const std::map<std::string, HostTensor>& inputs, RunStats* stats,
                                              const RunOptions& options);
   Result<std::unique_ptr<ExecutionContext>> take_context(Form& form);
@@ -108,9 +94,10 @@ class Session {
   Form main_;
   std::mutex mutex_;  ///< of the idle contexts
   std::mutex stretching_mutex_;
-  std::function<Result<Graph>()> read_stretching_;  ///< null where there is none, or when it was read
+  /// Null where there is none, or when it was compiled.
+  std::function<Result<std::shared_ptr<const Executable>>()> open_stretching_;
   std::optional<Form> stretching_;
-  PassOptions passes_;
+  std::string cache_miss_ = "made by a program";
 };
 
 /// The graph in a file that diji reads, as Session::open sees it. Errors: not_found, malformed, unsupported.

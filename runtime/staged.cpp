@@ -21,19 +21,6 @@ std::string key_of(std::span<const HostTensor> values) {
   return key;
 }
 
-Coverage sum_of(Coverage total, const Coverage& more) {
-  total.native += more.native;
-  total.generated += more.generated;
-  total.host += more.host;
-  total.folded += more.folded;
-  for (const CoverageRow& row : more.rows) {
-    const auto same = [&](const CoverageRow& known) { return known.op == row.op && known.how == row.how; };
-    const auto found = std::ranges::find_if(total.rows, same);
-    found == total.rows.end() ? total.rows.push_back(row) : void(found->count += row.count);
-  }
-  return total;
-}
-
 }  // namespace
 
 struct Session::Staged {
@@ -113,8 +100,9 @@ Result<std::vector<HostTensor>> Session::run_staged(const std::map<std::string, 
 Coverage Session::coverage() const {
   if (staged_ == nullptr) return coverage_;
   const std::scoped_lock lock(staged_->mutex);
-  const Coverage first = staged_->deciding->coverage();
-  return staged_->rests.empty() ? first : sum_of(first, staged_->rests.back().session->coverage());
+  Coverage all = staged_->deciding->coverage();
+  if (!staged_->rests.empty()) all.add(staged_->rests.back().session->coverage());
+  return all;
 }
 
 int Session::compiled_kernels() const {

@@ -231,8 +231,12 @@ void print_verbose(Session& session, const Outcome& outcome) {
   print("memory    peak {} (of it for the values of one run {}), held {}, limit {}\n",
         text_of_bytes(pool.peak_bytes), text_of_bytes(outcome.stats.peak_bytes),
         text_of_bytes(pool.held_bytes), pool.limit_bytes == 0 ? "none" : text_of_bytes(pool.limit_bytes));
-  const auto folder = CompileCache::default_folder();
-  print("cache     {}\n", folder.empty() ? "off" : folder.string());
+  const auto folder = CacheFolder::default_path();
+  const std::string& miss = session.cache_miss();
+  print("cache     {}{}\n", folder.empty() ? "off" : folder.string(),
+        folder.empty() ? std::string()
+        : miss.empty() ? ": the model as it was compiled before"
+                       : fmt::format(": the model was compiled now ({})", miss));
 }
 
 Result<int> run(Context& context, const Arguments& arguments) {

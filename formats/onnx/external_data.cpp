@@ -141,6 +141,12 @@ Result<std::shared_ptr<const ExternalFiles::Mapping>> ExternalFiles::map(const T
   return mapping;
 }
 
+std::vector<std::string> ExternalFiles::files() const {
+  std::vector<std::string> names;
+  for (const auto& [name, mapping] : mappings_) names.push_back(name);
+  return names;
+}
+
 Result<ExternalBytes> ExternalFiles::bytes(const TensorProto& tensor, std::string_view file,
                                            std::uint64_t bytes_wanted) {
   const Range range = TRY(parse_range(tensor, file));

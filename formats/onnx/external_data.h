@@ -36,6 +36,8 @@ class ExternalFiles {
 
   /// All bytes that were asked for, in order: they are part of the model's identity.
   const std::vector<std::span<const std::byte>>& used() const { return used_; }
+  /// The files that they lie in, below the folder.
+  std::vector<std::string> files() const;
 
  private:
   struct Mapping;

@@ -222,6 +222,7 @@ Result<ImportedModel> import(std::span<const std::byte> bytes, Source source, co
   std::vector<std::span<const std::byte>> parts = {bytes};
   parts.insert(parts.end(), source.external.used().begin(), source.external.used().end());
   result.digest = digest_of(parts);
+  result.external_files = source.external.files();
   return result;
 }
 

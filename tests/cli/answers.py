@@ -1,9 +1,13 @@
 """What the command prints when all is well, and when the answer is "no"."""
 
 import json
+import os
 import pathlib
 import re
+import shutil
 import struct
+import subprocess
+import time
 import unittest
 
 import tiny_models
@@ -235,16 +239,63 @@ class CompileCache(Case):
         self.assertEqual(pruned, {"removed": len(entries), "entries": 0, "bytes": 0})
         self.assertEqual(self.document("cache", "path", DIJI_CACHE_DIR="off"), {"path": None})
 
-    def test_a_damaged_entry_is_found_and_compiled_again(self):
-        self.diji(*self.RUN)
-        entry = next(self.folder.iterdir())
+    def damage(self, suffix):
+        entry = next(self.folder.glob("*" + suffix))
         whole = entry.read_bytes()
         entry.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
         self.assertEqual(len(self.document("cache", "verify", code=1)["damaged"]), 1)
-        run = self.diji(*self.RUN)
-        self.assertEqual(json.loads(run.stdout)["compiled_kernels"], 1)
-        self.assertRegex(run.stderr, r"\Adiji: warning: .*\n\Z")
+
+    def test_a_damaged_entry_is_found_and_compiled_again(self):
+        for suffix, compiled in ((".image", 0), (".kernel", 1)):
+            self.diji(*self.RUN)
+            self.damage(suffix)
+            if suffix == ".kernel":  # which only a model that is compiled reads
+                next(self.folder.glob("*.image")).unlink()
+            run = self.diji(*self.RUN)
+            self.assertEqual(json.loads(run.stdout)["compiled_kernels"], compiled)
+            self.assertRegex(run.stderr, r"\Adiji: warning: .*\n\Z")
+            self.assertEqual(self.document("cache", "verify")["damaged"], [])
+
+    def start(self):
+        command = [OPTIONS.diji, *self.RUN]
+        return subprocess.Popen(
+            command, cwd=self.here, env=self.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+
+    def test_processes_that_fill_one_folder_at_once(self):
+        processes = [self.start() for _ in range(8)]
+        answers = [process.communicate() for process in processes]
+        self.assertEqual([process.returncode for process in processes], [0] * 8)
+        self.assertEqual({error for _, error in answers}, {""})
         self.assertEqual(self.document("cache", "verify")["damaged"], [])
+        self.assertEqual(json.loads(self.diji(*self.RUN).stdout)["compiled_kernels"], 0)
+
+    def test_killed_at_any_point(self):
+        begin = time.monotonic()
+        self.start().communicate()
+        whole = time.monotonic() - begin
+        for i in range(20):
+            shutil.rmtree(self.folder, ignore_errors=True)
+            process = self.start()
+            time.sleep(whole * (i + 1) / 20)  # the moments differ from run to run; what must hold does not
+            process.kill()
+            process.communicate()
+            self.assertEqual(self.document("cache", "verify")["damaged"], [])
+            self.diji(*self.RUN)
+
+    @unittest.skipUnless(os.geteuid() == 0, "only root mounts a disk that is full")
+    def test_a_full_disk_is_one_warning(self):
+        self.folder.mkdir(mode=0o700)
+        mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4k,mode=700", "tmpfs", self.folder])
+        if mounted.returncode:
+            self.skipTest("no mounts here")
+        try:
+            run = self.diji(*self.RUN)
+            self.assertRegex(run.stderr, r"\Adiji: warning: compile cache .*No space left on device.*\n\Z")
+            self.assertEqual(list(self.folder.glob("*.part")), [])
+            self.assertEqual(self.document("cache", "verify")["damaged"], [])
+        finally:
+            subprocess.run(["umount", self.folder], check=True)
 
 
 class OnnxCases(Case):

@@ -124,7 +124,7 @@ TEST_CASE("what killed writers left is swept after an hour") {
   }
   fs::last_write_time(scratch.folder() / "old.kernel.00000000.part",
                       fs::file_time_type::clock::now() - std::chrono::hours(2));
-  cache.keep_within_limit();
+  cache.files().keep_within_limit();
   EXPECT_FALSE(fs::exists(scratch.folder() / "old.kernel.00000000.part"));
   EXPECT(fs::exists(scratch.folder() / "new.kernel.00000000.part"));
 }
@@ -149,7 +149,7 @@ TEST_CASE("a compilation keeps the folder within its limit") {
     cache.store(CompileCache::key_of(text, "chip"), text, "chip", blob_of(1000));
   }
   EXPECT(cache.list()->size() == 5);
-  cache.keep_within_limit();
+  cache.files().keep_within_limit();
   EXPECT(cache.list()->size() == 3);
 }
 

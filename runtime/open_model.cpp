@@ -1,0 +1,83 @@
+// Identity, image, import, passes: as little of it as the cache allows.
+#include "runtime/open_model.h"
+
+#include "base/log.h"
+#include "runtime/image_cache.h"
+
+namespace diji {
+namespace {
+
+// Values that another part of the model told come anew with every run: no image a value.
+bool worth_keeping(const SessionOptions& options) { return options.known.empty(); }
+
+Result<OpenedModel> opened(Image image, Device& device, const std::string& digest) {
+  OpenedModel model{.executable = TRY(restore(image.graph, device, image.parts)),
+                    .coverage = std::move(image.coverage),
+                    .digest = digest,
+                    .miss = {}};
+  for (const std::string& warning : image.warnings) warn("{}", warning);
+  return model;
+}
+
+// The compiled model, where the cache has a good one.
+std::optional<OpenedModel> cached(ImageCache& images, const std::optional<Image::Origins>& origins,
+                                  Device& device) {
+  if (!origins) return std::nullopt;
+  auto image = images.find(*origins, device.threads());
+  if (!image) return std::nullopt;
+  auto model = opened(*std::move(image), device, (*origins)[1].second);
+  if (model) return *std::move(model);
+  warn("the compiled model of {} is not used: {}", origins->front().second, model.error().message);
+  return std::nullopt;
+}
+
+}  // namespace
+
+Result<ImportedModel> import_model(const std::filesystem::path& path, const SessionOptions& options,
+                                   bool stretches) {
+  return read_onnx(path, {.fixed_dims = options.fixed_dims,
+                          .constants = options.constants,
+                          .overrides = options.overrides,
+                          .custom_ops = options.custom_ops,
+                          .known = options.known,
+                          .only = options.only,
+                          .stretches = stretches});
+}
+
+Result<OpenedModel> open_model(const std::filesystem::path& path, const SessionOptions& options,
+                               Device& device, bool stretches) {
+  CompileCache cache;
+  ImageCache images(cache.files());
+  ModelIdentity identity(cache.files(), path);
+  const std::string name = path.filename().string();
+  const bool keep = worth_keeping(options);
+  const auto known = keep ? identity.known() : std::nullopt;
+  if (known) {
+    if (auto model = cached(images, origins_of(name, *known, options, device, stretches), device))
+      return *std::move(model);
+  }
+  ImportedModel imported = TRY(import_model(path, options, stretches));
+  const auto origins = keep ? origins_of(name, imported.digest, options, device, stretches) : std::nullopt;
+  if (keep && known != imported.digest) {
+    identity.remember(imported.digest, imported.external_files);
+    if (auto model = cached(images, origins, device)) return *std::move(model);
+  }
+  OpenedModel model{.executable = nullptr,
+                    .coverage = coverage_of(imported.graph, device.info().dialect),
+                    .digest = imported.digest,
+                    .miss = origins ? images.why_missing(*origins) : "these options are not kept"};
+  CompiledParts parts;
+  model.executable = TRY(compile(std::move(imported.graph), device, cache, options.passes, &parts));
+  if (origins) {
+    images.store({.origins = *origins,
+                  .graph = model.executable->programs[0].graph,
+                  .parts = std::move(parts),
+                  .coverage = model.coverage,
+                  .warnings = std::move(imported.warnings),
+                  .constants = {},
+                  .checksums = {}});
+  }
+  return model;
+}
+
+}  // namespace diji

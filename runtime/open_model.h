@@ -1,0 +1,30 @@
+// A model file to an executable: from the compile cache where it was compiled before, else through the
+// passes.
+#pragma once
+
+#include "formats/onnx/import.h"
+#include "runtime/compiler.h"
+#include "runtime/coverage.h"
+#include "runtime/model_identity.h"
+#include "runtime/session.h"
+
+#include <filesystem>
+#include <string>
+
+namespace diji {
+
+struct OpenedModel {
+  std::shared_ptr<const Executable> executable;
+  Coverage coverage;
+  std::string digest;  ///< of the file's bytes
+  std::string miss;    ///< why the cache did not have it; empty when it did
+};
+
+Result<ImportedModel> import_model(const std::filesystem::path& path, const SessionOptions& options,
+                                   bool stretches);
+
+/// Errors: those of read_onnx and of compile().
+Result<OpenedModel> open_model(const std::filesystem::path& path, const SessionOptions& options,
+                               Device& device, bool stretches);
+
+}  // namespace diji
