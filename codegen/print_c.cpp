@@ -33,6 +33,15 @@ typedef _Bool boolean;
 #define DIJI_INF_f32 __builtin_inff()
 #define DIJI_INF_f64 __builtin_inf()
 #define DIJI_RARE(condition) __builtin_expect(condition, 0)
+#define DIJI_SELECT_BITS(type, mask, m, a, b) (type)((m & (mask)a) | (~m & (mask)b))
+#ifdef __clang__
+#define DIJI_SELECT DIJI_SELECT_BITS
+#else  // GCC 12 dies of the bits where a vector takes two registers
+#define DIJI_SELECT_LANES(type, m, a, b) \
+  ({ type r; for (int l = 0; l < (int)(sizeof(r) / sizeof(r[0])); ++l) r[l] = m[l] ? a[l] : b[l]; r; })
+#define DIJI_SELECT(type, mask, m, a, b) \
+  __builtin_choose_expr(sizeof(type) <= 64, DIJI_SELECT_BITS(type, mask, m, a, b), DIJI_SELECT_LANES(type, m, a, b))
+#endif
 #if defined(__FMA__) || defined(__aarch64__) || defined(__riscv_flen) || defined(__loongarch__) || \
     defined(__FP_FAST_FMAF)
 #define DIJI_FUSES 1
@@ -328,7 +337,7 @@ std::string define(const CFunction& f, std::string_view name, CDeclarations& dec
     case NestOp::ceil: return lane_function(w, "ceil", 1);
     case NestOp::round_even: return lane_function(w, "rint", 1);
     case NestOp::select:
-      return w.text("$T $name($M m, $T a, $T b) { return ($T)((m & ($M)a) | (~m & ($M)b)); }\n");
+      return w.text("$T $name($M m, $T a, $T b) { return DIJI_SELECT($T, $M, m, a, b); }\n");
     case NestOp::any: return any(w);
     case NestOp::convert: return convert(w);
     case NestOp::bitcast:
