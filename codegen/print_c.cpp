@@ -40,7 +40,8 @@ typedef _Bool boolean;
 #define DIJI_SELECT_LANES(type, m, a, b) \
   ({ type r; for (int l = 0; l < (int)(sizeof(r) / sizeof(r[0])); ++l) r[l] = m[l] ? a[l] : b[l]; r; })
 #define DIJI_SELECT(type, mask, m, a, b) \
-  __builtin_choose_expr(sizeof(type) <= 64, DIJI_SELECT_BITS(type, mask, m, a, b), DIJI_SELECT_LANES(type, m, a, b))
+  __builtin_choose_expr(sizeof(type) <= 64, DIJI_SELECT_BITS(type, mask, m, a, b), \
+                        DIJI_SELECT_LANES(type, m, a, b))
 #endif
 #if defined(__FMA__) || defined(__aarch64__) || defined(__riscv_flen) || defined(__loongarch__) || \
     defined(__FP_FAST_FMAF)

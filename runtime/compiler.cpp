@@ -17,13 +17,6 @@ DeviceTraits traits_of(const DeviceInfo& info) {
           .simt = info.simt};
 }
 
-KernelBuilder::KernelBuilder(Device& device, CompileCache& cache, std::size_t kernels_per_module)
-    : device_(device),
-      cache_(cache),
-      compiler_(fmt::format("{} {}\n{}", device.plugin().name(), device.plugin().build_id(),
-                            device.info().fingerprint)),
-      kernels_per_module_(kernels_per_module) {}
-
 KernelBuilder::Place KernelBuilder::add(const Kernel& kernel) {
   const auto same = [&](const Kernel& other) { return other.text.function == kernel.text.function; };
   const auto number = static_cast<std::size_t>(std::ranges::find_if(kernels_, same) - kernels_.begin());
@@ -32,8 +25,8 @@ KernelBuilder::Place KernelBuilder::add(const Kernel& kernel) {
   return {module, kernels_per_module_ == 1 ? kernel.entry : fmt::format("{}_{}", kernel.entry, inside)};
 }
 
-std::vector<KernelBuilder::Wanted> KernelBuilder::wanted_modules() const {
-  std::vector<Wanted> modules;
+std::vector<ModuleText> KernelBuilder::modules() const {
+  std::vector<ModuleText> modules;
   for (std::size_t first = 0; first < kernels_.size(); first += kernels_per_module_) {
     std::vector<KernelText> texts;
     for (std::size_t i = first; i < std::min(first + kernels_per_module_, kernels_.size()); ++i) {
@@ -43,52 +36,61 @@ std::vector<KernelBuilder::Wanted> KernelBuilder::wanted_modules() const {
       text.insert(text.find(kernels_[i].entry + "(") + kernels_[i].entry.size(),
                   fmt::format("_{}", i - first));
     }
-    std::string text = module_text(texts), key = CompileCache::key_of(text, compiler_);
-    modules.push_back({kernels_[first].entry, std::move(text), std::move(key)});
+    modules.push_back({kernels_[first].entry, module_text(texts)});
   }
   return modules;
 }
 
-KernelBuilder::Built KernelBuilder::cached(const Wanted& wanted) {
-  auto blob = cache_.find(wanted.key, device_.info().fingerprint);
+namespace {
+
+struct Built {
+  std::optional<Module> module;
+  std::vector<std::byte> blob;
+};
+
+Built cached(const std::string& entry, const std::string& key, Device& device, CompileCache& cache) {
+  auto blob = cache.find(key, device.info().fingerprint);
   if (!blob) return {};
-  auto loaded = device_.load(*blob);
+  auto loaded = device.load(*blob);
   if (loaded) return {.module = *std::move(loaded), .blob = *std::move(blob)};
-  warn("kernel {}: the cached one does not load ({}) and is compiled again", wanted.entry,
-       loaded.error().message);
+  warn("kernel {}: the cached one does not load ({}) and is compiled again", entry, loaded.error().message);
   return {};
 }
 
-Result<std::shared_ptr<const std::vector<Module>>> KernelBuilder::build(
-    std::vector<std::vector<std::byte>>* kept) {
-  const std::string& fingerprint = device_.info().fingerprint;
-  const std::vector<Wanted> wanted_modules = this->wanted_modules();
+}  // namespace
+
+Result<BuiltModules> build_modules(std::span<const ModuleText> texts, Device& device, CompileCache& cache) {
+  const std::string& fingerprint = device.info().fingerprint;
+  const std::string compiler =  // what keys depend on besides the text
+      fmt::format("{} {}\n{}", device.plugin().name(), device.plugin().build_id(), fingerprint);
+  std::vector<std::string> keys;
   std::vector<Built> built;
   std::vector<std::size_t> missing;
-  for (std::size_t i = 0; i < wanted_modules.size(); ++i) {
-    built.push_back(cached(wanted_modules[i]));
+  for (std::size_t i = 0; i < texts.size(); ++i) {
+    keys.push_back(CompileCache::key_of(texts[i].text, compiler));
+    built.push_back(cached(texts[i].entry, keys[i], device, cache));
     if (!built[i].module) missing.push_back(i);
   }
   std::vector<Result<std::vector<std::byte>>> blobs(missing.size());
-  device_.threads().parallel_for(std::ssize(missing), 1, [&](std::int64_t begin, std::int64_t end, int) {
-    for (std::int64_t i = begin; i < end; ++i) {
-      blobs[static_cast<std::size_t>(i)] =
-          device_.compile(wanted_modules[missing[static_cast<std::size_t>(i)]].text);
-    }
+  device.threads().parallel_for(std::ssize(missing), 1, [&](std::int64_t begin, std::int64_t end, int) {
+    for (auto i = static_cast<std::size_t>(begin); i < static_cast<std::size_t>(end); ++i)
+      blobs[i] = device.compile(texts[missing[i]].text);
   });
   for (std::size_t i = 0; i < missing.size(); ++i) {
-    const Wanted& wanted = wanted_modules[missing[i]];
-    if (!blobs[i]) return in_context(wanted.entry, std::move(blobs[i]).error());
-    cache_.store(wanted.key, wanted.entry, fingerprint, *blobs[i]);
-    built[missing[i]] = {.module = TRY(device_.load(*blobs[i])), .blob = *std::move(blobs[i])};
-    ++compiled_;
+    const std::string& entry = texts[missing[i]].entry;
+    if (!blobs[i]) return in_context(entry, std::move(blobs[i]).error());
+    built[missing[i]].module = TRY(device.load(*blobs[i]));
+    cache.store(keys[missing[i]], entry, fingerprint, *blobs[i]);
+    built[missing[i]].blob = *std::move(blobs[i]);
   }
-  if (!missing.empty()) cache_.files().keep_within_limit();
-  auto result = std::make_shared<std::vector<Module>>();
+  if (!missing.empty()) cache.files().keep_within_limit();
+  auto modules = std::make_shared<std::vector<Module>>();
+  BuiltModules result{.modules = nullptr, .blobs = {}, .compiled = static_cast<int>(missing.size())};
   for (Built& one : built) {
-    result->push_back(std::move(*one.module));
-    if (kept != nullptr) kept->push_back(std::move(one.blob));
+    modules->push_back(std::move(*one.module));
+    result.blobs.push_back(std::move(one.blob));
   }
+  result.modules = std::move(modules);
   return result;
 }
 
@@ -130,16 +132,16 @@ class LoweredKernels final : public KernelSource {
 // Those of an earlier compilation, in its order.
 class StoredKernels final : public KernelSource {
  public:
-  explicit StoredKernels(const CompiledParts& parts) : parts_(parts) {}
+  explicit StoredKernels(const CompiledParts& parts)
+      : parts_(parts), modules_(std::max(parts.blobs.size(), parts.texts.size())) {}
 
   Result<std::vector<KernelUse>> of_body(const Graph&) override {
     if (next_ == parts_.launches.size())
       return fail(ErrorCode::malformed, "the model has more fusions than were compiled");
     const std::vector<KernelUse>& uses = parts_.launches[next_++];
     for (const KernelUse& use : uses) {
-      if (use.module >= parts_.blobs.size())
-        return fail(ErrorCode::malformed, "kernel {} is in module {} of {}", use.entry, use.module,
-                    parts_.blobs.size());
+      if (use.module >= modules_)
+        return fail(ErrorCode::malformed, "kernel {} is in module {} of {}", use.entry, use.module, modules_);
     }
     return uses;
   }
@@ -150,6 +152,7 @@ class StoredKernels final : public KernelSource {
 
  private:
   const CompiledParts& parts_;
+  std::size_t modules_;
   std::size_t next_ = 0;
 };
 
@@ -175,17 +178,21 @@ Result<std::shared_ptr<Executable>> planned(Graph graph, Device& device, KernelS
 
 Result<std::shared_ptr<const Executable>> compile(Graph graph, Device& device, CompileCache& cache,
                                                   const PassOptions& options, CompiledParts* parts) {
-  KernelBuilder builder(device, cache);
+  KernelBuilder builder;
   LoweredKernels kernels(traits_of(device), builder);
   const auto executable = TRY(planned(std::move(graph), device, kernels, options));
-  executable->modules = TRY(builder.build(parts != nullptr ? &parts->blobs : nullptr));
-  executable->compiled_kernels = builder.compiled();
-  if (parts != nullptr) parts->launches = kernels.take_launches();
+  std::vector<ModuleText> texts = builder.modules();
+  BuiltModules built = TRY(build_modules(texts, device, cache));
+  executable->modules = std::move(built.modules);
+  executable->compiled_kernels = built.compiled;
+  if (parts != nullptr)
+    *parts = {
+        .launches = kernels.take_launches(), .blobs = std::move(built.blobs), .texts = std::move(texts)};
   return executable;
 }
 
 Result<std::shared_ptr<const Executable>> restore(const std::shared_ptr<const Graph>& graph, Device& device,
-                                                  const CompiledParts& parts) {
+                                                  CompileCache& cache, const CompiledParts& parts) {
   StoredKernels kernels(parts);
   auto executable = std::make_shared<Executable>();
   executable->device = &device;
@@ -193,6 +200,12 @@ Result<std::shared_ptr<const Executable>> restore(const std::shared_ptr<const Gr
   TRY(compile_body(*executable, kernels, bodies, graph));
   if (!kernels.all_used())
     return fail(ErrorCode::malformed, "the model has fewer fusions than were compiled");
+  if (parts.blobs.empty()) {
+    BuiltModules built = TRY(build_modules(parts.texts, device, cache));
+    executable->modules = std::move(built.modules);
+    executable->compiled_kernels = built.compiled;
+    return executable;
+  }
   auto modules = std::make_shared<std::vector<Module>>();
   for (const auto& blob : parts.blobs) modules->push_back(TRY(device.load(blob)));
   executable->modules = std::move(modules);
@@ -203,19 +216,19 @@ std::vector<Result<std::shared_ptr<const Executable>>> compile_together(std::spa
                                                                         Device& device, CompileCache& cache,
                                                                         const PassOptions& options) {
   constexpr std::size_t kKernelsPerModule = 50;
-  KernelBuilder builder(device, cache, kKernelsPerModule);
+  KernelBuilder builder(kKernelsPerModule);
   LoweredKernels kernels(traits_of(device), builder);
   std::vector<Result<std::shared_ptr<Executable>>> executables;
   for (const Graph& graph : graphs) executables.push_back(planned(graph, device, kernels, options));
-  const auto modules = builder.build();
+  const auto built = build_modules(builder.modules(), device, cache);
   std::vector<Result<std::shared_ptr<const Executable>>> results;
   for (std::size_t i = 0; i < graphs.size(); ++i) {
     if (!executables[i]) {
       results.push_back(std::unexpected(std::move(executables[i]).error()));
-    } else if (!modules) {  // the device's compiler refused one of many: alone, each graph has its own answer
+    } else if (!built) {  // the device's compiler refused one of many: alone, each graph has its own answer
       results.push_back(compile(graphs[i], device, cache, options));
     } else {
-      (*executables[i])->modules = *modules;
+      (*executables[i])->modules = built->modules;
       results.push_back(*std::move(executables[i]));
     }
   }

@@ -12,10 +12,17 @@
 
 namespace diji {
 
+/// A module before the device's compiler.
+struct ModuleText {
+  std::string entry;  ///< of the first kernel: what messages call it by
+  std::string text;
+};
+
 /// What a compilation made besides the executable: with its graph, all that another process needs to run it.
 struct CompiledParts {
   std::vector<std::vector<KernelUse>> launches;  ///< of each fusion, in the order of compilation
   std::vector<std::vector<std::byte>> blobs;     ///< of each module
+  std::vector<ModuleText> texts;                 ///< of each module
 };
 
 /// Errors: operators without a kernel on this device (unsupported), the device's compiler (device).
@@ -23,9 +30,11 @@ Result<std::shared_ptr<const Executable>> compile(Graph graph, Device& device, C
                                                   const PassOptions& options, CompiledParts* parts = nullptr);
 
 /// The executable of an earlier compilation for an equal device: `graph` is what the passes left of the
-/// model. Errors: parts that do not fit the graph (malformed), blobs that do not load (device).
+/// model. Modules are loaded from their blobs; where there are none, built from their texts as compile()
+/// does. Errors: parts that do not fit the graph (malformed), blobs that do not load, texts that do not
+/// compile (device).
 Result<std::shared_ptr<const Executable>> restore(const std::shared_ptr<const Graph>& graph, Device& device,
-                                                  const CompiledParts& parts);
+                                                  CompileCache& cache, const CompiledParts& parts);
 
 /// The same for graphs that are small and many: their kernels are compiled about fifty a module, which costs
 /// a device's compiler one start instead of fifty. Each graph succeeds or fails alone.
@@ -33,40 +42,32 @@ std::vector<Result<std::shared_ptr<const Executable>>> compile_together(std::spa
                                                                         Device& device, CompileCache& cache,
                                                                         const PassOptions& options);
 
-/// Kernels for one device, by text: from the cache, else compiled (in parallel) and stored there.
+/// Collects kernels of one device, by text, into modules.
 class KernelBuilder {
  public:
-  KernelBuilder(Device& device, CompileCache& cache, std::size_t kernels_per_module = 1);
+  explicit KernelBuilder(std::size_t kernels_per_module = 1) : kernels_per_module_(kernels_per_module) {}
 
   struct Place {
-    std::size_t module;  ///< index in what build() returns
+    std::size_t module;  ///< index in modules()
     std::string entry;   ///< the kernel's name there
   };
   /// Equal texts share one place.
   Place add(const Kernel& kernel);
-  /// `blobs`: where to put what the modules were loaded from, or null.
-  Result<std::shared_ptr<const std::vector<Module>>> build(
-      std::vector<std::vector<std::byte>>* blobs = nullptr);
-  int compiled() const { return compiled_; }
+  /// What add() collected, ready for build_modules().
+  std::vector<ModuleText> modules() const;
 
  private:
-  struct Wanted {
-    std::string entry;  ///< of the first kernel
-    std::string text, key;
-  };
-  std::vector<Wanted> wanted_modules() const;
-  struct Built {
-    std::optional<Module> module;
-    std::vector<std::byte> blob;
-  };
-  Built cached(const Wanted& wanted);
-  Device& device_;
-  CompileCache& cache_;
-  std::string compiler_;  // what the cache's keys depend on besides the text
   std::size_t kernels_per_module_;
   std::vector<Kernel> kernels_;
-  int compiled_ = 0;
 };
+
+struct BuiltModules {
+  std::shared_ptr<const std::vector<Module>> modules;
+  std::vector<std::vector<std::byte>> blobs;  ///< what they were loaded from
+  int compiled = 0;                           ///< how many were not in the cache
+};
+/// From the cache, else compiled (in parallel) and stored there.
+Result<BuiltModules> build_modules(std::span<const ModuleText> texts, Device& device, CompileCache& cache);
 
 /// Where a compilation of programs has its kernels from.
 class KernelSource {

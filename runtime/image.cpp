@@ -3,6 +3,7 @@
 #include "runtime/image.h"
 
 #include "base/reader.h"
+#include "formats/onnx/weights.h"
 #include "ops/catalog.h"
 
 #include <algorithm>
@@ -123,10 +124,24 @@ Result<Image::Origins> read_origins(HeadReader& head) {
   return origins;
 }
 
+// Elements are read in place, so a view must lie as its type wants it.
+Result<std::shared_ptr<const HostTensor>> at_its_alignment(DType dtype, StaticShape shape,
+                                                           const WeightBytes& weight) {
+  const auto alignment = static_cast<std::uintptr_t>(bytes_of(dtype));
+  if (reinterpret_cast<std::uintptr_t>(weight.bytes.data()) % alignment == 0) {
+    return std::make_shared<const HostTensor>(
+        HostTensor::view(dtype, std::move(shape), weight.bytes, weight.owner));
+  }
+  HostTensor copy = TRY(HostTensor::allocate(dtype, std::move(shape)));
+  std::ranges::copy(weight.bytes, copy.mutable_bytes().begin());
+  return std::make_shared<const HostTensor>(std::move(copy));
+}
+
 Result<void> read_constants(HeadReader& head, const std::shared_ptr<const MappedFile>& file, Image& image,
                             std::uint64_t data) {
   const auto count = TRY(head.count("constants"));
   std::uint64_t offset = data;
+  onnx::ExternalFiles files(std::filesystem::path(file->path()).parent_path());
   for (std::uint64_t i = 0; i < count; ++i) {
     const std::string name = TRY(head.text("dtype"));
     const auto dtype = parse_dtype(name);
@@ -140,6 +155,14 @@ Result<void> read_constants(HeadReader& head, const std::shared_ptr<const Mapped
         return head.in().malformed("a constant of shape {}", text_of(shape));
     }
     image.checksums.push_back(TRY(head.in().number<std::uint64_t>("checksum")));
+    const std::string elsewhere = TRY(head.text("file"));
+    const auto there = TRY(head.in().number<std::uint64_t>("offset"));
+    if (!elsewhere.empty()) {
+      const WeightBytes weight =
+          TRY(read_weight(files, elsewhere, there, static_cast<std::uint64_t>(bytes), file->path()));
+      image.constants.push_back(TRY(at_its_alignment(*dtype, std::move(shape), weight)));
+      continue;
+    }
     if (offset > file->bytes().size() || file->bytes().size() - offset < static_cast<std::uint64_t>(bytes))
       return head.in().malformed("constant {} ends behind the file", i);
     const auto view = file->bytes().subspan(offset, static_cast<std::uint64_t>(bytes));
@@ -235,11 +258,19 @@ Image::Bytes Image::bytes() const {
     head.number(constant->shape().size());
     for (const std::int64_t size : constant->shape()) head.number(static_cast<std::uint64_t>(size));
     head.number(checksum_of(constant->bytes()));
+    const auto reference = references.find(constant.get());
+    head.text(reference == references.end() ? "" : reference->second.file);
+    head.number(reference == references.end() ? 0 : reference->second.offset);
   }
   head.text(text);
   write_launches(head, parts.launches);
   head.number(parts.blobs.size());
   for (const auto& blob : parts.blobs) head.blob(blob);
+  head.number(parts.texts.size());
+  for (const ModuleText& module : parts.texts) {
+    head.text(module.entry);
+    head.text(module.text);
+  }
   for (const int count : {coverage.native, coverage.generated, coverage.host, coverage.folded})
     head.number(static_cast<std::uint64_t>(count));
   head.number(coverage.rows.size());
@@ -264,6 +295,7 @@ Image::Bytes Image::bytes() const {
   file.count = file.head.size();
   file.pieces.emplace_back(file.head);
   for (const auto& constant : apart) {
+    if (references.contains(constant.get())) continue;
     file.pieces.push_back(std::span(kPadding).first(aligned(file.count) - file.count));
     file.pieces.push_back(constant->bytes());
     file.count = aligned(file.count) + constant->bytes().size();
@@ -286,6 +318,11 @@ Result<Image> Image::parse(const std::shared_ptr<const MappedFile>& file) {
   for (std::uint64_t i = 0; i < blobs; ++i) {
     const auto blob = TRY(head.blob("module"));
     image.parts.blobs.emplace_back(blob.begin(), blob.end());
+  }
+  image.parts.texts.resize(TRY(head.count("texts")));
+  for (ModuleText& module : image.parts.texts) {
+    module.entry = TRY(head.text("entry"));
+    module.text = TRY(head.text("kernel text"));
   }
   image.coverage = TRY(read_coverage(head));
   image.warnings.resize(TRY(head.count("warnings")));

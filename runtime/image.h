@@ -7,6 +7,7 @@
 #include "runtime/coverage.h"
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -16,8 +17,16 @@
 
 namespace diji {
 
-/// A compiled model for one kind of device. The head (all but the constants) is checked when it is parsed;
-/// constants are views of the mapped file, checked on demand.
+/// Where a constant's bytes lie instead of in the image.
+struct WeightReference {
+  std::string file;  ///< below the image's folder
+  std::uint64_t offset = 0;
+};
+
+/// A compiled model for one kind of device: in the cache with machine code and weights, as FILE.dji with the
+/// text of its kernels and, where it lies beside the model, references to the model's weights. The head (all
+/// but the constants) is checked when it is parsed; constants are views of the mapped file, checked on
+/// demand.
 struct Image {
   static constexpr std::string_view kSuffix = ".image";
   /// What it was made from, by name: model, digest, options, device, plugin, diji.
@@ -29,7 +38,8 @@ struct Image {
   Coverage coverage;
   std::vector<std::string> warnings;  ///< of the import, for every start
   ConstantList constants;
-  std::vector<std::uint64_t> checksums;  ///< of the constants
+  std::vector<std::uint64_t> checksums;                     ///< of the constants
+  std::map<const HostTensor*, WeightReference> references;  ///< of constants, for bytes()
 
   /// "" where there is no such origin.
   std::string origin(std::string_view name) const;
@@ -42,7 +52,7 @@ struct Image {
   };
   Bytes bytes() const;
 
-  /// Errors: malformed, with the byte.
+  /// Errors: malformed, with the byte; those of files that it refers to.
   static Result<Image> parse(const std::shared_ptr<const MappedFile>& file);
   /// Only the origins, of any image of this version. Errors: malformed.
   static Result<Origins> origins_of(const MappedFile& file);

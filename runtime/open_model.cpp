@@ -10,8 +10,8 @@ namespace {
 // Values that another part of the model told come anew with every run: no image a value.
 bool worth_keeping(const SessionOptions& options) { return options.known.empty(); }
 
-Result<OpenedModel> opened(Image image, Device& device, const std::string& digest) {
-  OpenedModel model{.executable = TRY(restore(image.graph, device, image.parts)),
+Result<OpenedModel> opened(Image image, Device& device, CompileCache& cache, const std::string& digest) {
+  OpenedModel model{.executable = TRY(restore(image.graph, device, cache, image.parts)),
                     .coverage = std::move(image.coverage),
                     .digest = digest,
                     .miss = {}};
@@ -20,12 +20,13 @@ Result<OpenedModel> opened(Image image, Device& device, const std::string& diges
 }
 
 // The compiled model, where the cache has a good one.
-std::optional<OpenedModel> cached(ImageCache& images, const std::optional<Image::Origins>& origins,
+std::optional<OpenedModel> cached(CompileCache& cache, const std::optional<Image::Origins>& origins,
                                   Device& device) {
   if (!origins) return std::nullopt;
+  ImageCache images(cache.files());
   auto image = images.find(*origins, device.threads());
   if (!image) return std::nullopt;
-  auto model = opened(*std::move(image), device, (*origins)[1].second);
+  auto model = opened(*std::move(image), device, cache, (*origins)[1].second);
   if (model) return *std::move(model);
   warn("the compiled model of {} is not used: {}", origins->front().second, model.error().message);
   return std::nullopt;
@@ -53,14 +54,14 @@ Result<OpenedModel> open_model(const std::filesystem::path& path, const SessionO
   const bool keep = worth_keeping(options);
   const auto known = keep ? identity.known() : std::nullopt;
   if (known) {
-    if (auto model = cached(images, origins_of(name, *known, options, device, stretches), device))
+    if (auto model = cached(cache, origins_of(name, *known, options, device, stretches), device))
       return *std::move(model);
   }
   ImportedModel imported = TRY(import_model(path, options, stretches));
   const auto origins = keep ? origins_of(name, imported.digest, options, device, stretches) : std::nullopt;
   if (keep && known != imported.digest) {
     identity.remember(imported.digest, imported.external_files);
-    if (auto model = cached(images, origins, device)) return *std::move(model);
+    if (auto model = cached(cache, origins, device)) return *std::move(model);
   }
   OpenedModel model{.executable = nullptr,
                     .coverage = coverage_of(imported.graph, device.info().dialect),
@@ -69,6 +70,7 @@ Result<OpenedModel> open_model(const std::filesystem::path& path, const SessionO
   CompiledParts parts;
   model.executable = TRY(compile(std::move(imported.graph), device, cache, options.passes, &parts));
   if (origins) {
+    parts.texts.clear();  // a hit needs the code alone
     images.store({.origins = *origins,
                   .graph = model.executable->programs[0].graph,
                   .parts = std::move(parts),

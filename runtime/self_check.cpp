@@ -75,9 +75,9 @@ void compare_rows(MatmulCheck& check, const HostTensor& a, const HostTensor& b, 
 
 Result<double> measure_peak_gflops(Device& device, CompileCache& cache) {
   const PeakKernel peak = TRY(peak_kernel(traits_of(device)));
-  KernelBuilder kernels(device, cache);
+  KernelBuilder kernels;
   const std::string entry = kernels.add(peak.kernel).entry;
-  const auto modules = TRY(kernels.build());
+  const auto modules = TRY(build_modules(kernels.modules(), device, cache)).modules;
   Stream stream = TRY(device.new_stream());
   const std::int64_t grid = 8 * device.threads().threads();
   const Buffer memory = TRY(device.default_pool().allocate(static_cast<std::uint64_t>((grid + 2) * 256)));

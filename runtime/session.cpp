@@ -12,7 +12,7 @@
 #include "plugins/cuda_like/cuda_like_plugin.h"
 #include "plugins/opencl/opencl_plugin.h"
 #include "plugins/sim/sim_plugin.h"
-#include "runtime/open_model.h"
+#include "runtime/model_file.h"
 
 #include <algorithm>
 #include <array>
@@ -70,6 +70,7 @@ Result<std::vector<HostTensor>> in_order(const Graph& graph,
 }  // namespace
 
 Result<Graph> read_model(const std::filesystem::path& path, const SessionOptions& options) {
+  if (path.extension() == kModelFileSuffix) return read_model_file(path);
   if (is_graph_text(path)) return read_graph_text(path, options);
   ImportedModel model = TRY(import_model(path, options, false));
   return std::move(model.graph);
@@ -114,6 +115,16 @@ Result<std::unique_ptr<Session>> Session::open(DeviceList& devices, const std::f
     if (!options.fixed_dims.empty() || !options.constants.empty())
       return fail(ErrorCode::usage, "{}: sizes and constants are given to ONNX models only", path.string());
     return of(devices, TRY(read_graph_text(path, options)), named);
+  }
+  if (path.extension() == kModelFileSuffix) {
+    if (!options.fixed_dims.empty() || !options.constants.empty() || !options.passes.disabled_rules.empty())
+      return fail(ErrorCode::usage, "{}: sizes, constants and rules were settled when it was compiled",
+                  path.string());
+    Device* device = TRY(devices.open(options.device.empty() ? default_device() : options.device));
+    OpenedModel model = TRY(open_model_file(path, *device));
+    auto session = with(std::move(model.executable), std::move(model.coverage), named, nullptr);
+    session->cache_miss_ = {};
+    return session;
   }
   return open_in(devices, path, named, nullptr);
 }

@@ -13,7 +13,7 @@ namespace {
 constexpr std::array<std::string_view, 4> kActions = {"ls", "verify", "prune", "path"};
 constexpr std::array kOptions = {
     OptionDef{"--max-bytes", "BYTES",
-              "prune: what may stay, such as 100M (default: 512M); damaged entries always go"},
+              "prune: what may stay, such as 100M (default: 4G); damaged entries always go"},
 };
 
 Result<int> list(const CompileCache& cache, bool json) {

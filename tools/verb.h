@@ -63,6 +63,7 @@ inline constexpr int kAnswerIsNo = 1;
 extern const Verb kCheckVerb;
 extern const Verb kDevicesVerb;
 extern const Verb kRunVerb;
+extern const Verb kCompileVerb;
 extern const Verb kCoverageVerb;
 extern const Verb kVerifyVerb;
 extern const Verb kCacheVerb;

@@ -298,6 +298,27 @@ class CompileCache(Case):
             subprocess.run(["umount", self.folder], check=True)
 
 
+class ModelFile(Case):
+    def test_compile_and_run(self):
+        document = self.document("compile", "model.onnx", "-o", "model.dji")
+        self.assertEqual(list(document), ["compiled_kernels", "modules", "cached", "file", "bytes"])
+        self.assertEqual(document["bytes"], (self.here / "model.dji").stat().st_size)
+        self.assertIs(self.document("compile", "model.onnx")["cached"], True)
+        words = ["--input", "x=x.npy", "--output"]
+        self.diji("run", "model.onnx", *words, "first")
+        self.diji("run", "model.dji", *words, "second")
+        (first,) = (self.here / "first").iterdir()
+        self.assertEqual(first.read_bytes(), (self.here / "second" / first.name).read_bytes())
+        self.assertIn("model.dji", self.diji("compile", "model.onnx", "-o", "model.dji").stdout)
+
+    def test_refusals(self):
+        self.refused("compile", "model.onnx", "-o", "model.bin", code=2, error="usage", says=["model.bin", ".dji"])
+        self.refused("compile", "model.onnx", "--dim", "n=2", code=2, error="usage", says=["-o"])
+        self.refused("compile", "absent.onnx", code=3, error="not_found", says=["absent.onnx"])
+        self.write("broken.dji", b"DIJIIMG1" + bytes(40))
+        self.refused("run", "broken.dji", code=3, error="malformed", says=["broken.dji"])
+
+
 class OnnxCases(Case):
     def test_lines(self):
         for name, data, last in (

@@ -3,6 +3,7 @@
 #include "base/log.h"
 #include "ops/samples.h"
 #include "runtime/image_cache.h"
+#include "runtime/model_file.h"
 #include "runtime/model_identity.h"
 #include "tests/unit/formats/onnx_writer.h"
 #include "tests/unit/runtime/fixture.h"
@@ -12,14 +13,14 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// y = (x · w + b), where x is f32[N, 40] and w has more elements than a text holds.
+// y = tanh(x · w), where x is f32[N, 40] and w is large enough to stand outside of a text.
 test::Message product_model(float first = 0.5F) {
   std::string weights;
-  for (int i = 0; i < 120; ++i) {
+  for (int i = 0; i < 1200; ++i) {
     const float value = i == 0 ? first : static_cast<float>(i % 7) - 2.5F;
     weights.append(reinterpret_cast<const char*>(&value), sizeof value);
   }
-  test::Message w = test::tensor_head("w", test::kFloat, {40, 3});
+  test::Message w = test::tensor_head("w", test::kFloat, {40, 30});
   w.text(onnx::TensorFields::raw_data, weights);
   return test::model_of({.nodes = {test::node("MatMul", {"x", "w"}, {"p"}), test::node("Tanh", {"p"}, {"y"})},
                          .initializers = {w},
@@ -180,7 +181,7 @@ TEST_CASE("branches, loops and sizes from data survive the file form") {
   const Image read = Image::parse(MappedFile::open(path).value()).value();
   EXPECT(read.constants.size() == 1);
   EXPECT(print(*read.graph) == print(*image.graph));
-  const auto warm = restore(read.graph, *device, read.parts);
+  const auto warm = restore(read.graph, *device, cache, read.parts);
   REQUIRE_MESSAGE(warm.has_value(), (warm ? std::string() : warm.error().message));
   const bool sides[] = {false, true};
   for (const bool& side : sides) {
@@ -198,13 +199,76 @@ TEST_CASE("branches, loops and sizes from data survive the file form") {
   // Parts of another model are refused, not run.
   CompiledParts fewer = read.parts;
   fewer.launches.pop_back();
-  EXPECT_FALSE(restore(read.graph, *device, fewer).has_value());
+  EXPECT_FALSE(restore(read.graph, *device, cache, fewer).has_value());
   fewer = read.parts;
   fewer.launches.emplace_back();
-  EXPECT_FALSE(restore(read.graph, *device, fewer).has_value());
+  EXPECT_FALSE(restore(read.graph, *device, cache, fewer).has_value());
   fewer = read.parts;
+  fewer.texts.clear();
   fewer.blobs.resize(1);
-  EXPECT_FALSE(restore(read.graph, *device, fewer).has_value());
+  EXPECT_FALSE(restore(read.graph, *device, cache, fewer).has_value());
+}
+
+TEST_CASE("FILE.dji runs without the passes, and refers to the weights beside it") {
+  const test::ScratchCache scratch;
+  DeviceList devices(built_in_plugins(), 1);
+  Device* device = devices.open("cpu").value();
+  const fs::path model = scratch.folder() / "m.onnx", file = scratch.folder() / "m.dji";
+  write(model, product_model());
+  const HostTensor y = open_and_run(devices, model).y;
+  const WrittenModel written = write_model_file(file, model, {}, *device).value();
+  EXPECT(written.referenced == 1);
+  EXPECT(fs::file_size(file) == written.bytes);
+  EXPECT(open_and_run(devices, file).y.same_bits(y));
+  EXPECT(read_model(file, {}).value().outputs().size() == 1);
+  // Elsewhere the weights go along.
+  fs::create_directory(scratch.folder() / "far");
+  const fs::path far = scratch.folder() / "far" / "m.dji";
+  EXPECT(write_model_file(far, model, {}, *device).value().referenced == 0);
+  EXPECT(open_and_run(devices, far).y.same_bits(y));
+  fs::copy_file(file, far, fs::copy_options::overwrite_existing);
+  const auto lost = Session::open(devices, far, {});
+  REQUIRE_FALSE(lost.has_value());
+  EXPECT(lost.error().code == ErrorCode::not_found);
+  EXPECT(lost.error().message.contains("m.onnx"));
+  // Fixed sizes are in the file, and the model is bound to them.
+  REQUIRE(write_model_file(far, model, {.fixed_dims = {{"N", 5}}}, *device).has_value());
+  EXPECT(open_and_run(devices, far).y.same_bits(y));
+  EXPECT_FALSE(Session::open(devices, far, {.fixed_dims = {{"N", 5}}}).has_value());
+
+  write(model, product_model(0.75F));
+  const auto changed = Session::open(devices, file, {});
+  REQUIRE_FALSE(changed.has_value());
+  EXPECT(changed.error().code == ErrorCode::mismatch);
+  EXPECT(changed.error().message.contains("weights of m.onnx are not those it was compiled from"));
+}
+
+TEST_CASE("FILE.dji for other kernels, of another version, or damaged is refused by name") {
+  const test::ScratchCache scratch;
+  DeviceList devices(built_in_plugins(), 1);
+  const fs::path model = scratch.folder() / "m.onnx", file = scratch.folder() / "m.dji";
+  write(model, product_model());
+  REQUIRE(write_model_file(file, model, {}, *devices.open("cpu").value()).has_value());
+  const auto message_with = [&](std::string_view name, std::string origin) {
+    Image image = Image::parse(MappedFile::open(file).value()).value();
+    std::ranges::find(image.origins, name, &Image::Origins::value_type::first)->second = std::move(origin);
+    const fs::path other = scratch.folder() / "other.dji";
+    REQUIRE(write_file_atomically(other, image.bytes().pieces).has_value());
+    const auto opened = Session::open(devices, other, {});
+    REQUIRE_FALSE(opened.has_value());
+    EXPECT(opened.error().code == ErrorCode::unsupported);
+    return opened.error().message;
+  };
+  EXPECT(message_with("device", "ptx").contains("has kernels for ptx; cpu:0 takes"));
+  EXPECT(message_with("diji", "0.0.1").contains("was compiled by diji 0.0.1, this is"));
+  const auto good = read_file(file).value();
+  for (std::size_t i = 0; i < good.size(); i += 11) {
+    auto bad = good;
+    bad[i] ^= std::byte{1};
+    REQUIRE(write_file_atomically(file, bad).has_value());
+    const auto opened = Session::open(devices, file, {});
+    EXPECT_FALSE(opened.has_value());
+  }
 }
 
 TEST_CASE("a model's identity is known again while none of its files changes") {
