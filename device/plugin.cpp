@@ -1,6 +1,7 @@
 // Takes plugin tables in: nothing of a plugin is believed before it was checked here.
 #include "device/plugin.h"
 
+#include "base/files.h"
 #include "device/plugin_file.h"
 
 #include <dlfcn.h>
@@ -11,6 +12,9 @@
 #include <cstring>
 #include <limits>
 #include <utility>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
 
 namespace diji {
 namespace {
@@ -213,7 +217,11 @@ Result<Plugin> Plugin::load(const std::string& path) {
   if (library == nullptr) return refuse(path, "it could not be loaded: {}", dlerror());
   const auto symbol = reinterpret_cast<decltype(&diji_device_plugin)>(dlsym(library, kSymbol));
   if (symbol == nullptr) return refuse(path, "it exports no {}()", kSymbol);
-  return check(symbol(), path);
+  Plugin plugin = TRY(check(symbol(), path));
+  // Who changes compile() and forgets the build id would get the old build's kernels from the cache.
+  const auto bytes = TRY(read_file(path));
+  plugin.build_id_ += fmt::format(" file {:016x}", XXH3_64bits(bytes.data(), bytes.size()));
+  return plugin;
 }
 
 Result<int> Plugin::device_count() const {
