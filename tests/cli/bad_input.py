@@ -52,6 +52,8 @@ class Usage(Case):
             ([*model, "other.onnx"], "'other.onnx' is one word too many"),
             ([*model, "--interpreter", "exact", "--strict"], "--strict is about compiled kernels"),
             ([*model, "--interpreter", "fast"], "--interpreter: 'fast' is not one of exact, rounded"),
+            ([*model, "--bisect"], "--bisect needs to know what is right"),
+            ([*model, "--bisect", "--expect", "x", "--interpreter", "exact"], "--bisect is about compiled kernels"),
             (["verify", "--interpreter", "exact"], "--interpreter goes with --onnx-cases"),
             ([*model, "--strict=no"], "'--strict=no': --strict takes no value"),
             (["run"], "diji run needs MODEL"),
