@@ -15,7 +15,7 @@ namespace diji::tools {
 namespace {
 
 constexpr std::array kVerbs = {&kCheckVerb,  &kDevicesVerb, &kRunVerb, &kCompileVerb, &kCoverageVerb,
-                               &kVerifyVerb, &kCacheVerb,   &kOpVerb,  &kPluginVerb,  &kDocsVerb};
+                               &kVerifyVerb, &kCacheVerb, &kBenchVerb,   &kOpVerb,  &kPluginVerb,  &kDocsVerb};
 
 bool asks_for(std::span<const std::string> words, std::string_view option) {
   const auto end = std::ranges::find(words, "--");
