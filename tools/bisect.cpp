@@ -40,6 +40,7 @@ Result<Bisected> bisect(DeviceList& devices, const std::filesystem::path& model,
   // Kernels as small as they get: without any rule, one primitive each.
   tried.passes = options.passes;
   tried.passes.dump_after.clear();
+  tried.passes.uses = std::make_shared<RuleUses>();  // compiled now: kernels have their meaning beside them
   for (const PassRule& rule : rules()) tried.passes.disabled_rules.emplace(rule.name);
   const auto session = TRY(Session::open(devices, model, tried));
   found.kernel = TRY(find_wrong_kernel(*session, inputs));
