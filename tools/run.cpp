@@ -1,5 +1,6 @@
 // `diji run`: load, compile, run; outputs to files or against expectations; latency.
 #include "base/log.h"
+#include "runtime/model_file.h"
 #include "tools/bisect.h"
 #include "tools/model_options.h"
 #include "tools/output.h"
@@ -68,6 +69,9 @@ Result<RunRequest> options_from(Context& context, const Arguments& arguments) {
   options.bisect = arguments.has("--bisect");
   if (options.bisect && options.expect_folder.empty() && options.inputs.data_folder.empty())
     return fail(ErrorCode::usage, "--bisect needs to know what is right: give --expect or --data");
+  if (options.bisect && arguments.operands()[0].ends_with(kModelFileSuffix))
+    return fail(ErrorCode::usage, "--bisect compiles with other rules: give the model that {} was made from",
+                arguments.operands()[0]);
   options.interpreter = TRY(interpreter_option(arguments));
   if (options.interpreter && (options.model.strict || options.model.verbose || options.bisect)) {
     return fail(ErrorCode::usage, "{} is about compiled kernels; the interpreter has none",

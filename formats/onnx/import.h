@@ -40,7 +40,7 @@ struct ImportedModel {
   /// XXH3-128 in hex of the file's bytes, followed by those of external tensor data where there are any.
   std::string digest;
   std::vector<std::string> external_files;  ///< that tensor data came from, below the model's folder
-  std::string producer;  ///< "pytorch 2.4.0"
+  std::string producer;                     ///< "pytorch 2.4.0"
   std::int64_t ir_version = 0;
   std::int64_t opset = 0;  ///< of ai.onnx; 0 when the model imports none
   /// Inputs with an initializer of their name: the default, or what ImportOptions::overrides has for it,

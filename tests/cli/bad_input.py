@@ -52,6 +52,7 @@ class Usage(Case):
             ([*model, "other.onnx"], "'other.onnx' is one word too many"),
             ([*model, "--interpreter", "exact", "--strict"], "--strict is about compiled kernels"),
             ([*model, "--interpreter", "fast"], "--interpreter: 'fast' is not one of exact, rounded"),
+            (["run", "x.dji", "--bisect", "--data", "x"], "give the model that x.dji was made from"),
             ([*model, "--bisect"], "--bisect needs to know what is right"),
             ([*model, "--bisect", "--expect", "x", "--interpreter", "exact"], "--bisect is about compiled kernels"),
             (["verify", "--interpreter", "exact"], "--interpreter goes with --onnx-cases"),
