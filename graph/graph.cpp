@@ -107,6 +107,12 @@ const Node& Graph::add_node(Node node, std::vector<Type> types, std::vector<std:
   return nodes_.back();
 }
 
+void Graph::name_nodes(std::size_t first, const std::string& origin) {
+  for (std::size_t i = first; i < nodes_.size(); ++i) {
+    if (nodes_[i].name.empty()) nodes_[i].name = origin;
+  }
+}
+
 void Graph::require(Constraint constraint) {
   if (proved(constraint)) return;
   const auto same = [&](const Constraint& other) {

@@ -99,6 +99,8 @@ class Graph {
   void add_output(std::string port, ValueId id) { outputs_.push_back({std::move(port), id}); }
   /// Appends the node; its outputs become values of these types.
   const Node& add_node(Node node, std::vector<Type> types, std::vector<std::optional<Shape>> contents = {});
+  /// Gives nodes from number `first` on that have no name this one: of the model's node that they stand for.
+  void name_nodes(std::size_t first, const std::string& origin);
   /// What the elements of an input are known to be.
   void set_contents(ValueId id, std::optional<Shape> contents) {
     values_[index(id)].contents = std::move(contents);

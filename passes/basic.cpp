@@ -181,16 +181,25 @@ std::optional<Values> fold_contents(Builder& builder, Primitive primitive, const
 
 }  // namespace
 
-Result<Graph> fold_constants(const Graph& graph, const PassOptions&) {
+Result<Graph> fold_constants(const Graph& graph, const PassOptions& options) {
   const auto coordinates = made_of_coordinates(graph);
   std::optional<Known> known;
   return rewrite(graph, [&](Builder& builder, const Node& node, Values& inputs) -> std::optional<Values> {
     if (!known) known.emplace(builder.graph());
     const auto primitive = primitive_of(node.op);
-    if (primitive == Primitive::conditional) {
-      if (auto taken = taken_branch(graph, builder, node, inputs)) return taken;
+    // What a rule made of this node, counted.
+    const auto made_by = [&](std::string_view rule, std::optional<Values> made) {
+      if (made) count_application(options, rule, node);
+      return made;
+    };
+    if (primitive == Primitive::conditional && may_apply(options, "take_branches")) {
+      auto taken = made_by("take_branches", taken_branch(graph, builder, node, inputs));
+      if (taken) return taken;
     }
-    if (has_bodies(node)) return take_constants_in(graph, builder, node, inputs);
+    if (has_bodies(node)) {
+      if (!may_apply(options, "constants_into_bodies")) return std::nullopt;
+      return made_by("constants_into_bodies", take_constants_in(graph, builder, node, inputs));
+    }
     if (!primitive || never_folds(*primitive)) return std::nullopt;
     const Value& value = graph.value(node.outputs[0]);
     const bool all_constant = known->all(inputs);
@@ -204,9 +213,10 @@ Result<Graph> fold_constants(const Graph& graph, const PassOptions&) {
     }
     if (value.contents && (!all_constant || !all_known(*value.contents))) {
       const bool small = !all_known(*value.contents) || fits_budget(value.type);
-      return small ? fold_contents(builder, *primitive, value) : std::nullopt;
+      if (!small || !may_apply(options, "fold_sizes")) return std::nullopt;
+      return made_by("fold_sizes", fold_contents(builder, *primitive, value));
     }
-    if (!all_constant) return std::nullopt;
+    if (!all_constant || !may_apply(options, "fold_constants")) return std::nullopt;
     const bool elementwise = is_map(*primitive) || is_view(*primitive);
     const bool weight = elementwise && fits_weight(builder.graph(), value.type, inputs);
     if (!fits_budget(value.type) && !weight) {
@@ -217,15 +227,16 @@ Result<Graph> fold_constants(const Graph& graph, const PassOptions&) {
     }
     auto folded = fold(*known, node, inputs);
     if (!folded) return std::nullopt;  // a zero divisor stays in the graph and is reported when it runs
-    return Values{builder.constant(std::move(*folded))};
+    return made_by("fold_constants", Values{builder.constant(std::move(*folded))});
   });
 }
 
-Result<Graph> merge_common(const Graph& graph, const PassOptions&) {
+Result<Graph> merge_common(const Graph& graph, const PassOptions& options) {
+  constexpr std::string_view kMergeCommon = "merge_common";
   std::unordered_multimap<std::uint64_t, ValueId> constants;
   std::unordered_multimap<std::uint64_t, NodeId> nodes;
   // Equal constants (type, shape, bytes) are one, under whatever names the file had them.
-  const auto representative = [&](const Graph& fresh, ValueId id) {
+  const auto representative = [&](const Graph& fresh, const Node& node, ValueId id) {
     if (id == ValueId::none || fresh.value(id).constant == nullptr) return id;
     const HostTensor& constant = *fresh.value(id).constant;
     const auto bytes = constant.bytes();
@@ -233,7 +244,11 @@ Result<Graph> merge_common(const Graph& graph, const PassOptions&) {
         {reinterpret_cast<const char*>(bytes.data()), std::min<std::size_t>(bytes.size(), 4096)});
     const auto [first, last] = constants.equal_range(key);
     for (auto it = first; it != last; ++it) {
-      if (fresh.value(it->second).constant->same_bits(constant)) return it->second;
+      if (it->second == id) return id;
+      if (!fresh.value(it->second).constant->same_bits(constant)) continue;
+      if (!may_apply(options, kMergeCommon)) return id;
+      count_application(options, kMergeCommon, node);
+      return it->second;
     }
     constants.emplace(key, id);
     return id;
@@ -241,7 +256,7 @@ Result<Graph> merge_common(const Graph& graph, const PassOptions&) {
   return rewrite(graph, [&](Builder& builder, const Node& node, Values& inputs) -> std::optional<Values> {
     std::uint64_t key = std::hash<const void*>{}(node.op);
     for (ValueId& id : inputs) {
-      id = representative(builder.graph(), id);
+      id = representative(builder.graph(), node, id);
       key = key * 1099511628211U + static_cast<std::uint64_t>(id);
     }
     const auto [first, last] = nodes.equal_range(key);
@@ -249,7 +264,9 @@ Result<Graph> merge_common(const Graph& graph, const PassOptions&) {
       const Node& other = builder.graph().node(it->second);
       const bool same = other.op == node.op && other.inputs == inputs &&
                         other.attributes == node.attributes && other.bodies == node.bodies;
-      if (same && other.outputs.size() == node.outputs.size()) return other.outputs;
+      if (!same || other.outputs.size() != node.outputs.size() || !may_apply(options, kMergeCommon)) continue;
+      count_application(options, kMergeCommon, node);
+      return other.outputs;
     }
     nodes.emplace(key, static_cast<NodeId>(builder.graph().nodes().size()));
     return std::nullopt;

@@ -1,5 +1,6 @@
 // Fusion: every node that computes becomes part of one group, every group one kernel. codegen's flatten() is
 // the judge of what one kernel is, so that this pass and lowering cannot disagree.
+#include "base/log.h"
 #include "codegen/kernel_body.h"
 #include "graph/primitives.h"
 #include "passes/coordinates.h"
@@ -11,18 +12,6 @@
 
 namespace diji {
 namespace {
-
-// Larger groups give longer kernels without fewer memory passes, and longer compile times.
-constexpr std::size_t kNodesMax = 64;
-constexpr std::size_t kInputsMax = 16;
-
-constexpr RuleInfo kFusionRules[] = {
-    {"fuse_elementwise", "element-wise producers and views join their only consumer"},
-    {"fuse_coordinates", "coordinates, and indices made of them, are computed wherever they are read"},
-    {"fuse_gather", "a gather joins its only consumer; what it reads stays in memory"},
-    {"fuse_prologue", "element-wise producers join the reduction that reads them"},
-    {"fuse_epilogue", "element-wise work behind a reduction, scan, dot product or convolution joins it"},
-};
 
 struct Group {
   std::set<std::size_t> nodes;  // positions in the graph
@@ -147,21 +136,45 @@ class Fuser {
     return true;
   }
 
-  bool disabled(std::string_view rule) const { return options_.disabled_rules.contains(rule); }
+  // Whether every rule that this join needs may apply once more.
+  bool allowed(const Join& join) const {
+    return std::ranges::all_of(rules(), [&](const PassRule& rule) {
+      return rule.allows == nullptr || !rule.allows(join) || may_apply(options_, rule.name);
+    });
+  }
+
+  void count(const Join& join, std::size_t i, const Group& group) const {
+    if (options_.uses == nullptr) return;
+    for (const PassRule& rule : rules()) {
+      if (rule.allows == nullptr || !rule.allows(join)) continue;
+      options_.uses->applied(rule.name, {title_of(node(i)), title_of(node(group.output))});
+    }
+  }
+
+  // Whether so many nodes more may be looked at.
+  bool takes_steps(std::size_t nodes) {
+    const bool first = steps_ <= options_.fusion_steps_max;
+    steps_ += static_cast<std::int64_t>(nodes);
+    if (steps_ <= options_.fusion_steps_max) return true;
+    if (first) {
+      warn("{}: fusion ends after {} steps; what is left of {} nodes becomes kernels of one node each",
+           graph_.name, options_.fusion_steps_max, graph_.nodes().size());
+    }
+    return false;
+  }
 
   bool try_join(std::size_t i, std::size_t index) {
     Group& group = groups_[index];
     const bool root = is_root(primitive(i));
-    if (group.nodes.size() >= kNodesMax || (root && group.root)) return false;
-    if (root && disabled("fuse_epilogue")) return false;
-    if (!root && disabled(group.root ? "fuse_prologue" : "fuse_elementwise")) return false;
-    if (coordinates_[i] && disabled("fuse_coordinates")) return false;
-    if (primitive(i) == Primitive::gather && disabled("fuse_gather")) return false;
+    if (group.nodes.size() >= kKernelNodesMax || (root && group.root)) return false;
+    const Join join{primitive(i), root, group.root.has_value(), coordinates_[i]};
+    if (!allowed(join) || !takes_steps(group.nodes.size() + 1)) return false;
     Group wider = group;
     wider.nodes.insert(i);
     if (root) wider.root = i;
     const Extracted extracted = extract(wider);
-    if (extracted.captures.size() > kInputsMax || !flatten(extracted.body)) return false;
+    if (extracted.captures.size() > kKernelInputsMax || !flatten(extracted.body)) return false;
+    count(join, i, group);
     group = std::move(wider);
     member_of_[i].insert(index);
     return true;
@@ -192,9 +205,11 @@ class Fuser {
     }
     for (const std::size_t i : group.nodes) {
       const Node& member = node(i);
-      const Node& copy = result.body.add_node(
-          {.op = member.op, .inputs = map.of(member.inputs), .attributes = member.attributes},
-          {graph_.type(member.outputs[0])});
+      const Node& copy = result.body.add_node({.op = member.op,
+                                               .inputs = map.of(member.inputs),
+                                               .attributes = member.attributes,
+                                               .name = member.name},
+                                              {graph_.type(member.outputs[0])});
       map.set(member.outputs[0], copy.outputs[0]);
     }
     result.body.add_output("y", map[node(group.output).outputs[0]]);
@@ -225,11 +240,10 @@ class Fuser {
   std::vector<bool> stands_alone_;  // stays outside of kernels
   std::vector<std::set<std::size_t>> member_of_;
   std::vector<Group> groups_;
+  std::int64_t steps_ = 0;
 };
 
 }  // namespace
-
-std::span<const RuleInfo> fusion_rules() { return kFusionRules; }
 
 Result<Graph> fuse(const Graph& graph, const PassOptions& options) {
   // Constants that went into bodies have no reader outside any more.

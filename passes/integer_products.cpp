@@ -214,19 +214,15 @@ class IntegerProducts {
 }  // namespace
 
 Result<Graph> integer_products(const Graph& graph, const PassOptions& options) {
-  if (options.disabled_rules.contains(integer_product_rule().name)) return graph;
   return rewrite(graph, [&](Builder& builder, const Node& node, Values& inputs) -> std::optional<Values> {
     const auto primitive = primitive_of(node.op);
     if (primitive != Primitive::dot_general && primitive != Primitive::convolution) return std::nullopt;
+    if (!may_apply(options, "integer_products")) return std::nullopt;
     const auto product = IntegerProducts(builder).product(*primitive, node, inputs);
-    return product ? std::optional(Values{*product}) : std::nullopt;
+    if (!product) return std::nullopt;
+    count_application(options, "integer_products", node);
+    return Values{*product};
   });
-}
-
-const RuleInfo& integer_product_rule() {
-  static constexpr RuleInfo kRule{"integer_products",
-                                  "dot products and convolutions of dequantised tensors sum 8-bit integers"};
-  return kRule;
 }
 
 }  // namespace diji

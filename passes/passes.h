@@ -2,7 +2,9 @@
 #pragma once
 
 #include "graph/graph.h"
+#include "passes/rules.h"
 
+#include <memory>
 #include <set>
 #include <span>
 #include <string>
@@ -14,6 +16,9 @@ struct PassOptions {
   std::set<std::string, std::less<>> disabled_rules;  ///< names from rules()
   std::string dump_after;                             ///< a pass name: its result is printed to stderr
   bool verify_each = false;                           ///< verify() after every pass
+  std::int64_t fusion_steps_max = kFusionStepsMax;
+  std::vector<PassRule> more_rules;  ///< of simplify, behind the table's: one to try before it goes there
+  std::shared_ptr<RuleUses> uses;    ///< null: nobody counts
 };
 
 /// Composed operators to primitives. Errors: operators whose kind is not built yet, by name.
@@ -44,14 +49,5 @@ Result<Graph> run_pass(const PassEntry& pass, const Graph& graph, const PassOpti
 /// The pipeline in order.
 std::span<const PassEntry> pipeline();
 Result<Graph> run_pipeline(Graph graph, const PassOptions& options);
-
-struct RuleInfo {
-  std::string_view name;
-  std::string_view doc;
-};
-std::span<const RuleInfo> fusion_rules();
-const RuleInfo& integer_product_rule();
-/// Every rule that can be switched off, for --disable-rule and the documentation.
-std::vector<RuleInfo> rules();
 
 }  // namespace diji

@@ -106,12 +106,14 @@ Result<Graph> rewrite(const Graph& graph, const NodeRule& rule,
     if (wanted && !wanted(node)) continue;
     for (const ValueId id : node.inputs) take_constant(id);
     Values inputs = map.of(node.inputs);
+    const std::size_t first_new = result.nodes().size();
     std::optional<Values> outputs = rule(builder, node, inputs);
     if (auto status = builder.status(); !status) {
       return in_context(node.name.empty() ? node.op->name : std::string_view(node.name),
                         std::move(status).error());
     }
     if (!outputs) outputs = copy_node(builder, graph, node, inputs);
+    if (!node.name.empty()) result.name_nodes(first_new, node.name);
     for (std::size_t i = 0; i < outputs->size(); ++i) map.set(node.outputs[i], (*outputs)[i]);
   }
   for (const Port& port : graph.outputs()) {

@@ -1,5 +1,5 @@
-// Local rules with names: each rewrites one node where its pattern holds exactly, never beyond what IEEE
-// arithmetic allows.
+// The local rules of the table in rules.cpp: each rewrites one node where its pattern holds exactly, never
+// beyond what IEEE arithmetic allows.
 #include "graph/primitives.h"
 #include "passes/passes.h"
 #include "passes/rewriter.h"
@@ -9,20 +9,23 @@
 namespace diji {
 namespace {
 
-// A rule sees the node with inputs already in the new graph, so that it meets what earlier rules made.
-struct Rule {
-  std::string_view name;
-  std::string_view doc;
-  std::optional<ValueId> (*apply)(Builder& builder, Primitive primitive, const Node& node,
-                                  const Values& inputs);
-};
-
 const Node* producer(Builder& b, ValueId id, Primitive wanted) {
   const NodeId node = b.graph().value(id).producer;
   if (node == NodeId::none) return nullptr;
   const Node& result = b.graph().node(node);
   return primitive_of(result.op) == wanted ? &result : nullptr;
 }
+
+// One side of a product without the transpose in front of it: the axes are named as they lie in memory.
+// Nothing where free axes would change places, since they give the result its order.
+std::optional<Ints> untransposed(const Ints& axes, const Ints& permutation, bool keeps_order) {
+  Ints result;
+  for (const std::int64_t axis : axes) result.push_back(permutation[static_cast<std::size_t>(axis)]);
+  if (keeps_order && !std::ranges::is_sorted(result)) return std::nullopt;
+  return result;
+}
+
+}  // namespace
 
 std::optional<ValueId> drop_identity(Builder& b, Primitive primitive, const Node& node,
                                      const Values& inputs) {
@@ -63,15 +66,6 @@ std::optional<ValueId> merge_broadcasts(Builder& b, Primitive primitive, const N
   const Node* first = producer(b, inputs[0], Primitive::broadcast);
   if (first == nullptr) return std::nullopt;
   return b.broadcast(first->inputs[0], node.attributes.get_or("shape", Shape{}));
-}
-
-// One side of a product without the transpose in front of it: the axes are named as they lie in memory.
-// Nothing where free axes would change places, since they give the result its order.
-std::optional<Ints> untransposed(const Ints& axes, const Ints& permutation, bool keeps_order) {
-  Ints result;
-  for (const std::int64_t axis : axes) result.push_back(permutation[static_cast<std::size_t>(axis)]);
-  if (keeps_order && !std::ranges::is_sorted(result)) return std::nullopt;
-  return result;
 }
 
 // dot_general(transpose(a), b) reads a where it lies.
@@ -151,50 +145,42 @@ std::optional<ValueId> convolution_unit_axis(Builder& b, Primitive primitive, co
   return std::nullopt;
 }
 
-constexpr Rule kRules[] = {
-    {"drop_identity", "a view or conversion that changes nothing is its operand", drop_identity},
-    {"merge_reshapes", "reshape of reshape is one reshape", merge_reshapes},
-    {"merge_broadcasts", "broadcast of broadcast is one broadcast", merge_broadcasts},
-    {"sink_broadcast", "element-wise work moves before the broadcast of all its operands", sink_broadcast},
-    {"dot_of_transposed", "a product reads a transposed side where it lies", dot_of_transposed},
-    {"convolution_unit_axis", "a spatial axis of size 1 under a kernel of size 1 is dropped",
-     convolution_unit_axis},
-};
+namespace {
 
-// Rules enable each other; each round shrinks the graph or moves a broadcast down, so few rounds are needed.
-constexpr int kRoundsMax = 20;
+// The first rule that holds.
+std::optional<ValueId> rewritten(Builder& builder, Primitive primitive, const Node& node,
+                                 const Values& inputs, const PassOptions& options) {
+  for (const std::span<const PassRule> table : {rules(), std::span<const PassRule>(options.more_rules)}) {
+    for (const PassRule& rule : table) {
+      if (rule.rewrite == nullptr || !may_apply(options, rule.name)) continue;
+      const auto replaced = rule.rewrite(builder, primitive, node, inputs);
+      if (!replaced) continue;
+      count_application(options, rule.name, node);
+      return replaced;
+    }
+  }
+  return std::nullopt;
+}
 
 }  // namespace
 
 Result<Graph> simplify(const Graph& graph, const PassOptions& options) {
   Graph result = graph;
   bool changed = true;
-  for (int round = 0; changed && round < kRoundsMax; ++round) {
+  for (int round = 0; changed && round < kSimplifyRoundsMax; ++round) {
     changed = false;
     result =
         TRY(rewrite(result, [&](Builder& builder, const Node& node, Values& inputs) -> std::optional<Values> {
           const auto primitive = primitive_of(node.op);
           if (!primitive || stands_alone(*primitive)) return std::nullopt;
-          for (const Rule& rule : kRules) {
-            if (options.disabled_rules.contains(rule.name)) continue;
-            if (const auto replaced = rule.apply(builder, *primitive, node, inputs)) {
-              changed = true;
-              return Values{*replaced};
-            }
-          }
-          return std::nullopt;
+          const auto replaced = rewritten(builder, *primitive, node, inputs, options);
+          if (!replaced) return std::nullopt;
+          changed = true;
+          return Values{*replaced};
         }));
     result = TRY(remove_dead(result, options));
   }
   return result;
-}
-
-std::vector<RuleInfo> rules() {
-  std::vector<RuleInfo> infos;
-  for (const Rule& rule : kRules) infos.push_back({rule.name, rule.doc});
-  infos.push_back(integer_product_rule());
-  for (const RuleInfo& rule : fusion_rules()) infos.push_back(rule);
-  return infos;
 }
 
 }  // namespace diji

@@ -180,16 +180,39 @@ Comparison compare_with_truth(const HostTensor& got, const HostTensor& truth, co
 
 namespace {
 
-// What the kernel made of the very inputs it had.
-Result<Comparison> check_kernel(const Node& node, const Observation& seen) {
-  std::vector<HostTensor> captures;
-  for (const ValueId id : node.inputs) captures.push_back(TRY(seen.read(id)));
-  const HostTensor got = TRY(seen.read(node.outputs[0]));
-  const auto truth = TRY(interpret_with_bounds(*node.bodies[0], captures, seen.bindings));
-  return compare_with_truth(got, truth[0].value, truth[0].bound);
+// One node of a custom operator, on its own.
+Graph alone(const Graph& graph, const Node& node) {
+  Graph result = graph.scratch();
+  Node copy = node;
+  std::vector<Type> types;
+  for (ValueId& id : copy.inputs) {
+    if (id != ValueId::none) id = result.add_input(fmt::format("{}", result.inputs().size()), graph.type(id));
+  }
+  for (const ValueId id : node.outputs) types.push_back(graph.type(id));
+  for (const ValueId id : result.add_node(std::move(copy), std::move(types)).outputs)
+    result.add_output(fmt::format("{}", result.outputs().size()), id);
+  return result;
 }
 
 }  // namespace
+
+Result<std::optional<Comparison>> check_kernel(const Observation& seen) {
+  const Node& node = seen.graph.node(seen.graph.value(seen.step.value).producer);
+  const bool custom = node.op->custom != nullptr;
+  if (!seen.complete || (!custom && primitive_of(node.op) != Primitive::fusion)) return std::nullopt;
+  std::vector<HostTensor> captures;
+  for (const ValueId id : node.inputs) {
+    if (id != ValueId::none) captures.push_back(TRY(seen.read(id)));
+  }
+  const Graph body = custom ? alone(seen.graph, node) : *node.bodies[0];
+  const auto truth = TRY(interpret_with_bounds(body, captures, seen.bindings));
+  Comparison worst;
+  for (std::size_t i = 0; i < node.outputs.size(); ++i) {
+    const HostTensor got = TRY(seen.read(node.outputs[i]));
+    merge_into(worst, compare_with_truth(got, truth[i].value, truth[i].bound));
+  }
+  return worst;
+}
 
 Result<std::vector<KernelCheck>> verify_kernels(std::shared_ptr<const Executable> executable,
                                                 std::span<const HostTensor> inputs) {
@@ -197,17 +220,18 @@ Result<std::vector<KernelCheck>> verify_kernels(std::shared_ptr<const Executable
   std::vector<KernelCheck> checks;
   std::map<std::pair<std::size_t, NodeId>, std::size_t> known;
   const auto observer = [&](const Observation& seen) -> Result<void> {
-    const Graph& graph = *executable->programs[seen.program].graph;
-    const NodeId id = graph.value(seen.step.value).producer;
-    const Node& node = graph.node(id);
-    if (!seen.complete || primitive_of(node.op) != Primitive::fusion) return {};
+    auto compared = TRY(check_kernel(seen));
+    if (!compared) return {};
+    const NodeId id = seen.graph.value(seen.step.value).producer;
+    const Node& node = seen.graph.node(id);
     const auto [entry, first] = known.emplace(std::pair(seen.program, id), checks.size());
     if (first) {
-      const auto& nodes = node.bodies[0]->nodes();
-      checks.push_back({std::string(nodes.empty() ? "copy" : nodes.back().op->name), {}});
+      const bool copies = !node.bodies.empty() && node.bodies[0]->nodes().empty();
+      const Node& last = node.bodies.empty() || copies ? node : node.bodies[0]->nodes().back();
+      checks.push_back({std::string(copies ? "copy" : last.op->name), {}});
     }
     // A kernel of a loop's body is checked in every iteration.
-    merge_into(checks[entry->second].comparison, TRY(check_kernel(node, seen)));
+    merge_into(checks[entry->second].comparison, *std::move(compared));
     return {};
   };
   TRY(context->run(inputs, {.observer = observer}));

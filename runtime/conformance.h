@@ -58,6 +58,10 @@ struct Comparison {
 };
 Comparison compare_with_truth(const HostTensor& got, const HostTensor& truth, const HostTensor& bound);
 
+/// What the kernel behind a step made of the very inputs it had; nothing where the step is none, or is not
+/// the last of its kernel.
+Result<std::optional<Comparison>> check_kernel(const Observation& seen);
+
 /// One kernel of a model against the truth for the very inputs it had in this run.
 struct KernelCheck {
   std::string operators;

@@ -32,7 +32,8 @@ struct RunStats {
 
 /// What an observer sees right after a step.
 struct Observation {
-  std::size_t program = 0;  ///< of the executable: which graph the values belong to
+  std::size_t program = 0;  ///< of the executable
+  const Graph& graph;       ///< of that program: what the values belong to
   const Step& step;
   bool complete = true;  ///< false: further steps write the same value
   const Bindings& bindings;

@@ -163,6 +163,7 @@ Result<void> Runner::observe_step(Frame& frame, const Step& step, bool complete)
     return tensor;
   };
   return options_->observer({.program = frame.index,
+                             .graph = *frame.program.graph,
                              .step = step,
                              .complete = complete,
                              .bindings = frame.bindings,

@@ -52,9 +52,11 @@ std::optional<Image::Origins> origins_of(const std::string& model_name, const st
                                          const SessionOptions& options, const Device& device,
                                          bool stretches) {
   static const std::string kBuild = build_id();
-  if (!options.custom_ops.empty() || !options.passes.dump_after.empty() || options.passes.verify_each ||
-      kBuild.empty())
-    return std::nullopt;
+  const PassOptions& passes = options.passes;
+  // What looks at the passes, or tries something with them, wants them to run.
+  const bool tries = !passes.dump_after.empty() || passes.verify_each || passes.uses != nullptr ||
+                     !passes.more_rules.empty() || passes.fusion_steps_max != kFusionStepsMax;
+  if (!options.custom_ops.empty() || tries || kBuild.empty()) return std::nullopt;
   return Image::Origins{
       {"model", model_name},
       {"digest", digest},

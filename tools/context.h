@@ -16,6 +16,7 @@ class Context {
   static Result<Context> create(const Arguments& arguments);
 
   bool json() const { return json_; }
+  int threads() const { return threads_; }
   /// --device, else DIJI_DEVICE, else "cpu".
   const std::string& device_name() const { return device_name_; }
   /// Built-in plugins, DIJI_PLUGIN_PATH, and each --plugin of a verb that takes it; a refusal of those is an

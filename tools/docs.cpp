@@ -93,7 +93,7 @@ void print_rules() {
   print("# Rules of the compiler\n\n");
   print("Each may be left out with `--disable-rule NAME`. The result stays right, only slower.\n\n");
   print("| rule | what it does |\n|---|---|\n");
-  for (const RuleInfo& rule : rules()) print("| `{}` | {} |\n", rule.name, escaped(std::string(rule.doc)));
+  for (const PassRule& rule : rules()) print("| `{}` | {} |\n", rule.name, escaped(std::string(rule.doc)));
   print("\nThe passes, in order, for `--dump-after PASS`: ");
   for (std::size_t i = 0; i < pipeline().size(); ++i) print("{}`{}`", i == 0 ? "" : ", ", pipeline()[i].name);
   print(".\n");

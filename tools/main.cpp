@@ -14,8 +14,9 @@
 namespace diji::tools {
 namespace {
 
-constexpr std::array kVerbs = {&kCheckVerb,  &kDevicesVerb, &kRunVerb, &kCompileVerb, &kCoverageVerb,
-                               &kVerifyVerb, &kCacheVerb,   &kOpVerb,  &kPluginVerb,  &kDocsVerb};
+constexpr std::array kVerbs = {&kCheckVerb,    &kDevicesVerb, &kRunVerb,   &kCompileVerb,
+                               &kCoverageVerb, &kVerifyVerb,  &kCacheVerb, &kBenchVerb,
+                               &kOpVerb,       &kPluginVerb,  &kDocsVerb};
 
 bool asks_for(std::span<const std::string> words, std::string_view option) {
   const auto end = std::ranges::find(words, "--");

@@ -12,7 +12,7 @@ namespace {
 
 std::vector<std::string> rule_names() {
   std::vector<std::string> names;
-  for (const RuleInfo& rule : rules()) names.emplace_back(rule.name);
+  for (const PassRule& rule : rules()) names.emplace_back(rule.name);
   return names;
 }
 

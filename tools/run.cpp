@@ -1,5 +1,7 @@
 // `diji run`: load, compile, run; outputs to files or against expectations; latency.
 #include "base/log.h"
+#include "runtime/model_file.h"
+#include "tools/bisect.h"
 #include "tools/model_options.h"
 #include "tools/output.h"
 #include "tools/table.h"
@@ -30,6 +32,9 @@ constexpr std::array kOptions = {
     OptionDef{"--rtol", "R",
               "relative tolerance of comparisons (default: 1e-3); integers are compared exactly"},
     OptionDef{"--atol", "A", "absolute tolerance of comparisons (default: 1e-7)"},
+    OptionDef{"--bisect", "",
+              "where an output is not as expected: find the rule of the compiler or the operator that makes "
+              "it wrong"},
     OptionDef{"--repeat", "N", "run N more times and print latency percentiles"},
     OptionDef{"--warmup", "N", "runs before those that are measured (default: 0)"},
     kInterpreterOption,
@@ -41,6 +46,7 @@ struct RunRequest {
   std::string output_folder, expect_folder;
   double rtol = 0, atol = 0;
   std::int64_t repeat = 0, warmup = 0;
+  bool bisect = false;
   std::optional<Arithmetic> interpreter;
 };
 
@@ -60,10 +66,18 @@ Result<RunRequest> options_from(Context& context, const Arguments& arguments) {
   if (!options.expect_folder.empty() && !options.inputs.data_folder.empty()) {
     return fail(ErrorCode::usage, "--expect and --data both say what to expect; give one of them");
   }
+  options.bisect = arguments.has("--bisect");
+  if (options.bisect && options.expect_folder.empty() && options.inputs.data_folder.empty())
+    return fail(ErrorCode::usage, "--bisect needs to know what is right: give --expect or --data");
+  if (options.bisect && arguments.operands()[0].ends_with(kModelFileSuffix))
+    return fail(ErrorCode::usage, "--bisect compiles with other rules: give the model that {} was made from",
+                arguments.operands()[0]);
   options.interpreter = TRY(interpreter_option(arguments));
-  if (options.interpreter && (options.model.strict || options.model.verbose)) {
+  if (options.interpreter && (options.model.strict || options.model.verbose || options.bisect)) {
     return fail(ErrorCode::usage, "{} is about compiled kernels; the interpreter has none",
-                options.model.strict ? "--strict" : "--verbose");
+                options.model.strict    ? "--strict"
+                : options.model.verbose ? "--verbose"
+                                        : "--bisect");
   }
   return options;
 }
@@ -90,6 +104,7 @@ struct Outcome {
   std::vector<std::optional<std::string>> files;
   std::vector<ComparedOutput> compared;
   std::string not_finite;
+  std::optional<Bisected> bisected;
   bool ok() const { return not_finite.empty() && std::ranges::all_of(compared, &ComparedOutput::ok); }
 };
 
@@ -155,6 +170,18 @@ Result<std::vector<std::optional<HostTensor>>> expected_outputs(const std::vecto
   return expected;
 }
 
+std::vector<ComparedOutput> compare_all(const std::vector<Port>& ports,
+                                        const std::vector<HostTensor>& outputs,
+                                        const std::vector<std::optional<HostTensor>>& expected,
+                                        const RunRequest& options) {
+  std::vector<ComparedOutput> compared;
+  for (std::size_t i = 0; i < ports.size(); ++i) {
+    if (!expected[i]) continue;
+    compared.push_back(compare_output(ports[i].name, outputs[i], *expected[i], options.rtol, options.atol));
+  }
+  return compared;
+}
+
 Json document_of(const Opened& opened, const Outcome& outcome) {
   Json outputs = Json::array();
   for (std::size_t i = 0; i < outcome.outputs.size(); ++i) {
@@ -185,6 +212,7 @@ Json document_of(const Opened& opened, const Outcome& outcome) {
     for (const ComparedOutput& compared : outcome.compared) document["compared"].push_back(json_of(compared));
   }
   if (!outcome.not_finite.empty()) document["not_finite"] = outcome.not_finite;
+  if (outcome.bisected) document["bisect"] = json_of(*outcome.bisected);
   return document;
 }
 
@@ -212,6 +240,9 @@ void print_outcome(const std::vector<Port>& ports, const Outcome& outcome) {
     print("compared  {}: {}\n", compared.name,
           compared.ok ? fmt::format("as expected, largest difference {:.3g}", compared.max_abs_error)
                       : compared.reason);
+  }
+  if (outcome.bisected) {
+    print("bisected  {}; {} trials\n", outcome.bisected->sentence, outcome.bisected->guilty.trials);
   }
   const Latency& latency = outcome.latency;
   print("time      load {}, first run {}", text_of_ms(latency.load_ms), text_of_ms(latency.first_ms));
@@ -255,10 +286,13 @@ Result<int> run(Context& context, const Arguments& arguments) {
   outcome.files.resize(ports.size());
   if (!options.output_folder.empty())
     outcome.files = write_outputs(options.output_folder, ports, outcome.outputs);
-  for (std::size_t i = 0; i < ports.size(); ++i) {
-    if (!expected[i]) continue;
-    outcome.compared.push_back(
-        compare_output(ports[i].name, outcome.outputs[i], *expected[i], options.rtol, options.atol));
+  outcome.compared = compare_all(ports, outcome.outputs, expected, options);
+  if (options.bisect && !std::ranges::all_of(outcome.compared, &ComparedOutput::ok)) {
+    outcome.bisected = TRY(bisect(*devices, arguments.operands()[0], options.model.session, inputs,
+                                  [&](const std::vector<HostTensor>& outputs) {
+                                    return std::ranges::all_of(compare_all(ports, outputs, expected, options),
+                                                               &ComparedOutput::ok);
+                                  }));
   }
   if (options.model.strict) outcome.not_finite = find_not_finite(*opened.session, inputs, outcome.outputs);
 
@@ -280,6 +314,7 @@ Result<int> run(Context& context, const Arguments& arguments) {
       print_aside("diji: output '{}' is not as expected: {}\n", compared.name, compared.reason);
   }
   if (!outcome.not_finite.empty()) print_aside("diji: {}\n", outcome.not_finite);
+  if (outcome.bisected) print_aside("diji: {}\n", outcome.bisected->sentence);
   return outcome.ok() ? 0 : kAnswerIsNo;
 }
 

@@ -1,5 +1,5 @@
-// The files that `diji plugin new` and `diji op new` write: texts of files of this tree, taken in when diji
-// is built, so that a skeleton is never older than what it was made from.
+// Texts of files of this tree, taken in when diji is built, so that they are never older than what they were
+// made from: what `diji plugin new` and `diji op new` write, and the program for peers of `diji bench`.
 #pragma once
 
 #include <span>
@@ -18,5 +18,8 @@ std::span<const SkeletonFile> plugin_skeleton();
 
 /// A library with one operator, under the name "example_op".
 std::span<const SkeletonFile> op_skeleton();
+
+/// The program that `diji bench` runs for each peer: one file.
+std::span<const SkeletonFile> peer_script();
 
 }  // namespace diji::tools

@@ -67,6 +67,7 @@ extern const Verb kCompileVerb;
 extern const Verb kCoverageVerb;
 extern const Verb kVerifyVerb;
 extern const Verb kCacheVerb;
+extern const Verb kBenchVerb;
 extern const Verb kOpVerb;
 extern const Verb kPluginVerb;
 extern const Verb kDocsVerb;

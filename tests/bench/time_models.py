@@ -23,10 +23,11 @@ import time
 import onnx
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "tests/oracle"))
+sys.path[:0] = [str(ROOT / "tests/oracle"), str(ROOT / "tools/peers")]
 import diji_c  # noqa: E402
 import judge  # noqa: E402
 import model_list  # noqa: E402
+import peer  # noqa: E402
 import real_models  # noqa: E402
 
 BLOCK_SECONDS = 0.1
@@ -37,23 +38,15 @@ class Diji(diji_c.Model):
         return self.coverage()
 
 
-class OnnxRuntime:
+class OnnxRuntime(peer.OnnxRuntime):
     def __init__(self, path, threads, build):
-        import onnxruntime
-
-        options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
-        options.log_severity_level = 3
-        self.session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+        super().__init__(path, threads)
 
     def facts(self):
         return [model_list.Port(port.name, port.type) for port in self.session.get_inputs()]
 
     def prepare(self, feeds):
         return feeds
-
-    def run(self, feeds):
-        return self.session.run(None, feeds)
 
     def finish(self, outputs):
         return outputs

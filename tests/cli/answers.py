@@ -159,6 +159,20 @@ class Runs(Case):
         self.assertIn("[6]", self.diji(*words[:-1], "shape", code=1).stderr)
         self.refused(*words[:-1], "empty", code=3, error="not_found", says=["y_out_0.npy", "'y/out:0'"])
 
+    def test_bisect(self):
+        words = ["run", "model.onnx", "--input", "x=x.npy", "--bisect", "--expect"]
+        self.write("bisect/y_out_0.npy", tiny_models.npy("f32", [2, 3], EXPECTED))
+        self.assertNotIn("bisect", self.document(*words, "bisect"))
+        self.write("astray/y_out_0.npy", tiny_models.npy("f32", [2, 3], [*EXPECTED[:5], 39]))
+        document = self.document(*words, "astray", code=1)
+        self.assertEqual(list(document), [*RUN_KEYS, "compared", "bisect"])
+        found = document["bisect"]
+        keys = ["blamed", "rule", "application", "operators", "rules", "problem", "trials", "sentence"]
+        self.assertEqual(list(found), keys)
+        # No compiler makes of this model what is expected here.
+        self.assertEqual([found[key] for key in keys[:6]], ["model", None, None, [], [], None])
+        self.assertIn("by definition the model does not give", self.diji(*words, "astray", code=1).stderr)
+
     def test_data(self):
         self.write("data/input_0.pb", tiny_models.tensor_pb("f32", [2, 3], [1, 2, 3, 4, 5, 6], "x"))
         self.write("data/output_0.pb", tiny_models.tensor_pb("f32", [2, 3], EXPECTED))

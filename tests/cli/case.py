@@ -12,7 +12,7 @@ import unittest
 import tiny_models
 
 ERROR_KEYS = ["code", "message", "file", "offset", "op", "dtype", "shape", "bytes", "pool"]
-VERBS = ["check", "devices", "run", "compile", "coverage", "verify", "cache", "op", "plugin"]
+VERBS = ["check", "devices", "run", "compile", "coverage", "verify", "cache", "bench", "op", "plugin"]
 OPTIONS = argparse.Namespace()  # of contract.py: diji, example, plugin
 
 

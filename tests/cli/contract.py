@@ -13,6 +13,7 @@ import unittest
 
 import answers
 import bad_input
+import bench
 import case
 import makers
 
@@ -27,7 +28,7 @@ def main():
     loader = unittest.TestLoader()
     if case.OPTIONS.pattern:
         loader.testNamePatterns = [f"*{case.OPTIONS.pattern}*"]
-    suite = unittest.TestSuite(loader.loadTestsFromModule(module) for module in (bad_input, answers, makers))
+    suite = unittest.TestSuite(loader.loadTestsFromModule(module) for module in (bad_input, answers, bench, makers))
     result = unittest.TextTestRunner(verbosity=2).run(suite)
     return 0 if result.wasSuccessful() and result.testsRun > 0 else 1
 

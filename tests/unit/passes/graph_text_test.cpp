@@ -91,7 +91,7 @@ Result<std::string> result_of(const Case& one) {
     } else if (line.starts_with("disable ")) {
       const std::string rule(line.substr(8));
       const auto all = rules();
-      if (std::ranges::find(all, rule, &RuleInfo::name) == all.end())
+      if (std::ranges::find(all, rule, &PassRule::name) == all.end())
         return fail(ErrorCode::usage, "no rule '{}'", rule);
       options.disabled_rules.insert(rule);
     } else {

@@ -58,7 +58,7 @@ TEST_CASE("random graphs keep their results through the pipeline") {
 TEST_CASE("random graphs keep their results with any one rule switched off") {
   const auto all = rules();
   test::for_each_seed(kGraphs / 3, [&](std::uint64_t seed) {
-    const RuleInfo& rule = all[seed % all.size()];
+    const PassRule& rule = all[seed % all.size()];
     CAPTURE(rule.name);
     check_pipeline(seed + kGraphs, {.disabled_rules = {std::string(rule.name)}, .verify_each = true});
   });
@@ -66,7 +66,7 @@ TEST_CASE("random graphs keep their results with any one rule switched off") {
 
 TEST_CASE("random graphs keep their results with every rule switched off") {
   std::set<std::string, std::less<>> disabled;
-  for (const RuleInfo& rule : rules()) disabled.insert(std::string(rule.name));
+  for (const PassRule& rule : rules()) disabled.insert(std::string(rule.name));
   test::for_each_seed(kGraphs / 5, [&](std::uint64_t seed) {
     check_pipeline(seed, {.disabled_rules = disabled, .verify_each = true});
   });
