@@ -92,7 +92,7 @@ diji_status device_properties(std::int32_t ordinal, diji_device_properties* out)
   full.driver_version = (*strings)->kernel.c_str();
   full.features = target.words.c_str();
   full.fingerprint = target.fingerprint.c_str();
-  full.dialect = (*strings)->in_c ? "c" : cpu_facts().loads_llvm ? "llvm-ir" : "";
+  full.dialect = (*strings)->in_c ? "c" : "llvm-ir";
   full.memory_bytes = (*strings)->memory;
   full.alignment = kAlignment;
   full.vector_bytes = target.vector_bytes;
