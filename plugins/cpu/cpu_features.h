@@ -12,11 +12,11 @@ namespace diji::cpu {
 
 /// What kernels may use. Each level of a processor includes the ones before it.
 struct CpuLevel {
-  std::string_view name;       ///< of DIJI_CPU: "avx512"
-  std::string_view llvm_cpu;   ///< "x86-64-v4"
+  std::string_view name;           ///< of DIJI_CPU: "avx512"
+  std::string_view llvm_cpu;       ///< "x86-64-v4"
   std::string_view llvm_features;  ///< of the level's own, "+v,+zvl256b"; often none
-  std::string_view c_options;  ///< what C compilers are told, with blanks between
-  std::uint32_t vector_bytes;  ///< of one register; 4 where kernels use none
+  std::string_view c_options;      ///< what C compilers are told, with blanks between
+  std::uint32_t vector_bytes;      ///< of one register; 4 where kernels use none
   std::uint32_t vector_registers;
 };
 

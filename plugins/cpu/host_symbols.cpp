@@ -14,8 +14,8 @@ namespace diji::cpu {
 
 namespace {
 
-// LLVM passes and returns half and bfloat in the low 16 bits of a floating-point register; _Float16 does so in
-// C++ too.
+// LLVM passes and returns half and bfloat in the low 16 bits of a floating-point register; _Float16 does so
+// in C++ too.
 using Bits16 = _Float16;
 
 float half_to_float(Bits16 value) {

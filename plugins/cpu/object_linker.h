@@ -1,4 +1,5 @@
-// A checked object as the bytes of an image: laid out, with its relocations applied for one address in memory.
+// A checked object as the bytes of an image: laid out, with its relocations applied for one address in
+// memory.
 #pragma once
 
 #include "plugins/cpu/elf_object.h"

@@ -95,8 +95,10 @@ struct Dot4Instruction {
   const char* intrinsic;  // (sums, bytes as sums' type, bytes as sums' type)
 };
 constexpr Dot4Instruction kDot4[] = {
-    {"+avx512vnni", 512, "llvm.x86.avx512.vpdpbusd.512"}, {"+avx512vnni", 256, "llvm.x86.avx512.vpdpbusd.256"},
-    {"+avx512vnni", 128, "llvm.x86.avx512.vpdpbusd.128"}, {"+avxvnni", 256, "llvm.x86.avx512.vpdpbusd.256"},
+    {"+avx512vnni", 512, "llvm.x86.avx512.vpdpbusd.512"},
+    {"+avx512vnni", 256, "llvm.x86.avx512.vpdpbusd.256"},
+    {"+avx512vnni", 128, "llvm.x86.avx512.vpdpbusd.128"},
+    {"+avxvnni", 256, "llvm.x86.avx512.vpdpbusd.256"},
     {"+avxvnni", 128, "llvm.x86.avx512.vpdpbusd.128"},
 };
 
