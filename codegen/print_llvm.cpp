@@ -210,6 +210,7 @@ class Printer {
   }
 
   std::string splat(std::string_view scalar, LaneType type) {
+    if (type.lanes == 1) return std::string(scalar);
     const std::string first = temporary(), all = temporary();
     line("  {} = insertelement {} poison, {} {}, i64 0", first, llvm_type(type), scalar_type(type.dtype),
          scalar);
@@ -219,6 +220,7 @@ class Printer {
   }
 
   static std::string lane_numbers(LaneType type) {
+    if (type.lanes == 1) return "0";
     std::string all;
     for (int lane = 0; lane < type.lanes; ++lane)
       all += fmt::format("{}{} {}", lane == 0 ? "" : ", ", scalar_type(type.dtype), lane);

@@ -43,7 +43,10 @@ Result<CpuTarget> cpu_target(std::string_view requested, const CpuFacts& facts) 
   CpuTarget target;
   target.level = TRY(parse_level(requested, facts));
   const CpuLevel& level = facts.levels[target.level];
+  target.llvm_triple = facts.llvm_triple;
+  target.llvm_abi = facts.llvm_abi;
   target.llvm_cpu = level.llvm_cpu;
+  target.llvm_features = level.llvm_features;
   target.c_options = level.c_options;
   target.vector_bytes = level.vector_bytes;
   target.vector_registers = level.vector_registers;

@@ -12,10 +12,11 @@ namespace diji::cpu {
 
 /// What kernels may use. Each level of a processor includes the ones before it.
 struct CpuLevel {
-  std::string_view name;       ///< of DIJI_CPU: "avx512"
-  std::string_view llvm_cpu;   ///< "x86-64-v4"
-  std::string_view c_options;  ///< what C compilers are told, with blanks between
-  std::uint32_t vector_bytes;  ///< of one register; 4 where kernels use none
+  std::string_view name;           ///< of DIJI_CPU: "avx512"
+  std::string_view llvm_cpu;       ///< "x86-64-v4"
+  std::string_view llvm_features;  ///< of the level's own, "+v,+zvl256b"; often none
+  std::string_view c_options;      ///< what C compilers are told, with blanks between
+  std::uint32_t vector_bytes;      ///< of one register; 4 where kernels use none
   std::uint32_t vector_registers;
 };
 
@@ -33,7 +34,9 @@ struct CpuFacts {
   std::span<const CpuLevel> levels;  ///< of its architecture, never empty
   std::size_t highest = 0;           ///< of the levels, what it has
   std::span<const CpuFeature> features;
-  bool loads_llvm = false;  ///< diji loads LLVM's objects for it; elsewhere kernels go through C
+  std::string_view llvm_triple;  ///< "x86_64-linux-gnu"; empty where diji has no loader of LLVM's objects
+  std::string_view llvm_abi;     ///< where the triple leaves the calling convention open, "lp64d"
+  bool links_c = true;           ///< C kernels are shared objects; else objects that diji loads
 };
 
 /// In the file of the architecture: the facts, with the operating system's support for the wide registers
@@ -45,6 +48,8 @@ const CpuFacts& cpu_facts();
 /// What kernels are compiled for.
 struct CpuTarget {
   std::size_t level = 0;      ///< in the facts' levels
+  std::string llvm_triple;    ///< "x86_64-linux-gnu"
+  std::string llvm_abi;       ///< "", "lp64d"
   std::string llvm_cpu;       ///< "x86-64-v4"
   std::string llvm_features;  ///< "+avx512bf16,+avx512vnni"
   std::string c_options;      ///< "-march=x86-64-v4 -mavx512vnni"

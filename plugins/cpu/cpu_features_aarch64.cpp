@@ -6,10 +6,15 @@
 namespace diji::cpu {
 namespace {
 
-constexpr std::array<CpuLevel, 1> kLevels = {{{"neon", "generic", "-march=armv8-a", 16, 32}}};
+constexpr std::array<CpuLevel, 1> kLevels = {{{"neon", "generic", "", "-march=armv8-a", 16, 32}}};
 
 }  // namespace
 
-CpuFacts detect_cpu() { return {.model = "64-bit ARM processor", .vendor = "unknown", .levels = kLevels}; }
+CpuFacts detect_cpu() {
+  return {.model = "64-bit ARM processor",
+          .vendor = "unknown",
+          .levels = kLevels,
+          .llvm_triple = "aarch64-linux-gnu"};
+}
 
 }  // namespace diji::cpu

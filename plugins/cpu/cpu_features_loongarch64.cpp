@@ -9,9 +9,9 @@ namespace diji::cpu {
 namespace {
 
 constexpr std::array<CpuLevel, 3> kLevels = {
-    {{"scalar", "generic-la64", "-march=loongarch64 -mno-lsx", 4, 32},
-     {"lsx", "generic-la64", "-march=loongarch64 -mlsx", 16, 32},
-     {"lasx", "generic-la64", "-march=loongarch64 -mlasx", 32, 32}}};
+    {{"scalar", "generic-la64", "", "-march=loongarch64 -mno-lsx", 4, 32},
+     {"lsx", "generic-la64", "", "-march=loongarch64 -mlsx", 16, 32},
+     {"lasx", "generic-la64", "", "-march=loongarch64 -mlasx", 32, 32}}};
 constexpr unsigned long kHasLsx = 1u << 4, kHasLasx = 1u << 5;  // asm/hwcap.h of Linux
 
 }  // namespace

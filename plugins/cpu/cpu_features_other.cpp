@@ -6,7 +6,7 @@
 namespace diji::cpu {
 namespace {
 
-constexpr std::array<CpuLevel, 1> kLevels = {{{"scalar", "generic", "", 4, 16}}};
+constexpr std::array<CpuLevel, 1> kLevels = {{{"scalar", "generic", "", "", 4, 16}}};
 
 }  // namespace
 

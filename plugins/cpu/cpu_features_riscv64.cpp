@@ -9,10 +9,11 @@ namespace diji::cpu {
 namespace {
 
 // zvl is the least width that code relies on: what is compiled for 128 bits runs on wider registers too.
-constexpr std::array<CpuLevel, 4> kLevels = {{{"scalar", "generic-rv64", "-march=rv64gc", 4, 32},
-                                              {"rvv128", "generic-rv64", "-march=rv64gcv_zvl128b", 16, 32},
-                                              {"rvv256", "generic-rv64", "-march=rv64gcv_zvl256b", 32, 32},
-                                              {"rvv512", "generic-rv64", "-march=rv64gcv_zvl512b", 64, 32}}};
+constexpr std::array<CpuLevel, 4> kLevels = {
+    {{"scalar", "generic-rv64", "+m,+a,+f,+d,+c", "-march=rv64gc", 4, 32},
+     {"rvv128", "generic-rv64", "+m,+a,+f,+d,+c,+v,+zvl128b", "-march=rv64gcv_zvl128b", 16, 32},
+     {"rvv256", "generic-rv64", "+m,+a,+f,+d,+c,+v,+zvl256b", "-march=rv64gcv_zvl256b", 32, 32},
+     {"rvv512", "generic-rv64", "+m,+a,+f,+d,+c,+v,+zvl512b", "-march=rv64gcv_zvl512b", 64, 32}}};
 
 // Linux sets the letter's bit for vectors 1.0 alone, not for the drafts of it that some chips have.
 bool has_vectors() { return (getauxval(AT_HWCAP) >> ('V' - 'A') & 1) != 0; }
@@ -27,7 +28,11 @@ unsigned long register_bytes() {
 }  // namespace
 
 CpuFacts detect_cpu() {
-  CpuFacts facts = {.model = "64-bit RISC-V processor", .vendor = "unknown", .levels = kLevels};
+  CpuFacts facts = {.model = "64-bit RISC-V processor",
+                    .vendor = "unknown",
+                    .levels = kLevels,
+                    .llvm_triple = "riscv64-linux-gnu",
+                    .llvm_abi = "lp64d"};
   const unsigned long bytes = has_vectors() ? register_bytes() : 0;
   while (facts.highest + 1 < kLevels.size() && kLevels[facts.highest + 1].vector_bytes <= bytes)
     ++facts.highest;

@@ -12,9 +12,9 @@ namespace {
 
 // scalar is the baseline, which has SSE2. x86-64-v4 is tuned to avoid 512-bit registers; kernels mean them.
 constexpr std::array<CpuLevel, 3> kLevels = {
-    {{"scalar", "x86-64", "-fcf-protection=none -march=x86-64", 16, 16},
-     {"avx2", "x86-64-v3", "-fcf-protection=none -march=x86-64-v3", 32, 16},
-     {"avx512", "x86-64-v4", "-fcf-protection=none -march=x86-64-v4 -mprefer-vector-width=512", 64, 32}}};
+    {{"scalar", "x86-64", "", "-fcf-protection=none -march=x86-64", 16, 16},
+     {"avx2", "x86-64-v3", "", "-fcf-protection=none -march=x86-64-v3", 32, 16},
+     {"avx512", "x86-64-v4", "", "-fcf-protection=none -march=x86-64-v4 -mprefer-vector-width=512", 64, 32}}};
 constexpr std::size_t kAvx2 = 1, kAvx512 = 2;
 
 std::string registers_as_text(std::initializer_list<unsigned> registers) {
@@ -57,7 +57,8 @@ CpuFacts detect_cpu() {
   }};
   CpuFacts facts;
   facts.levels = kLevels;
-  facts.loads_llvm = true;
+  facts.llvm_triple = "x86_64-linux-gnu";
+  facts.links_c = false;
   facts.model = model_name();
   unsigned a = 0, b = 0, c = 0, d = 0;
   if (__get_cpuid(0, &a, &b, &c, &d) != 0) facts.vendor = registers_as_text({b, d, c});

@@ -141,7 +141,8 @@ diji_status launch(diji_stream* handle, diji_module* module, const diji_launch* 
 }
 
 diji_status load(diji_device*, const void* blob, std::size_t blob_bytes, diji_module** out) {
-  auto object = LoadedObject::load({static_cast<const std::byte*>(blob), blob_bytes});
+  const std::span bytes(static_cast<const std::byte*>(blob), blob_bytes);
+  auto object = cpu_facts().links_c ? LoadedObject::load_either(bytes) : LoadedObject::load(bytes);
   if (!object) return fail_with(object.error());
   auto module = std::make_unique<CpuModule>();
   module->object = *std::move(object);

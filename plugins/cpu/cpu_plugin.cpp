@@ -3,6 +3,7 @@
 
 #include "plugins/cpu/cc/c_compiler.h"
 #include "plugins/cpu/cpu_device.h"
+#include "plugins/cpu/llvm_compiler.h"
 
 #include <algorithm>
 #include <cstdlib>
@@ -62,9 +63,12 @@ Result<const Strings*> current_strings() {
   CpuTarget target = TRY(current_target());
   const bool in_c = TRY(compiles_c());
   if (in_c) target.fingerprint = c_fingerprint(target);
+  // Whoever sees "c" as kernel text shall see why.
+  if (in_c && !target.llvm_triple.empty() && !has_llvm()) target.words += " without-libdiji_llvm.so";
   const std::scoped_lock lock(mutex);
   for (const auto& strings : kept) {
-    if (strings->target.fingerprint == target.fingerprint) return strings.get();
+    const CpuTarget& known = strings->target;
+    if (known.fingerprint == target.fingerprint && known.words == target.words) return strings.get();
   }
   utsname system{};
   const bool known = uname(&system) == 0;
@@ -92,7 +96,7 @@ diji_status device_properties(std::int32_t ordinal, diji_device_properties* out)
   full.driver_version = (*strings)->kernel.c_str();
   full.features = target.words.c_str();
   full.fingerprint = target.fingerprint.c_str();
-  full.dialect = (*strings)->in_c ? "c" : cpu_facts().loads_llvm ? "llvm-ir" : "";
+  full.dialect = (*strings)->in_c ? "c" : "llvm-ir";
   full.memory_bytes = (*strings)->memory;
   full.alignment = kAlignment;
   full.vector_bytes = target.vector_bytes;

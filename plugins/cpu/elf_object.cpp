@@ -16,7 +16,6 @@ constexpr std::uint64_t kSectionsMax = 4096;          // LLVM writes about ten
 constexpr std::uint64_t kImageBytesMax = 256u << 20;  // keeps every distance inside a 32-bit relocation
 constexpr std::uint64_t kRelocationsMax = 1u << 20;   // overlapping tables must not multiply the work
 constexpr std::uint64_t kAlignmentMax = 4096;
-constexpr std::uint32_t kUnwindType = 0x70000001;  // SHT_X86_64_UNWIND, which glibc 2.36 does not name
 
 template <typename T>
 Result<T> read(Reader& reader, std::string_view what) {
@@ -38,14 +37,14 @@ std::unexpected<Error> bad(fmt::format_string<Args...> text, Args&&... args) {
   return fail(ErrorCode::malformed, "{}: {}", kFile, fmt::format(text, std::forward<Args>(args)...));
 }
 
-Result<std::vector<Elf64_Shdr>> read_headers(std::span<const std::byte> file) {
+Result<std::vector<Elf64_Shdr>> read_headers(std::span<const std::byte> file, const Machine& machine) {
   Reader reader(file, kFile);
   const auto header = TRY(read<Elf64_Ehdr>(reader, "the ELF header"));
   if (std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0) return bad("it does not begin as an ELF file does");
   if (header.e_ident[EI_CLASS] != ELFCLASS64 || header.e_ident[EI_DATA] != ELFDATA2LSB ||
-      header.e_machine != EM_X86_64 || header.e_type != ET_REL) {
-    return bad("it is not a 64-bit little-endian x86-64 object file (machine {}, type {})", header.e_machine,
-               header.e_type);
+      header.e_machine != machine.elf_machine || header.e_type != ET_REL) {
+    return bad("it is not a 64-bit little-endian {} object file (machine {}, type {})", machine.name,
+               header.e_machine, header.e_type);
   }
   if (header.e_shentsize != sizeof(Elf64_Shdr) || header.e_shnum == 0 || header.e_shnum > kSectionsMax) {
     return bad("{} section headers of {} bytes; wanted 1 to {} of {}", header.e_shnum, header.e_shentsize,
@@ -58,22 +57,23 @@ Result<std::vector<Elf64_Shdr>> read_headers(std::span<const std::byte> file) {
   return headers;
 }
 
-SectionPlace place_of(const Elf64_Shdr& header) {
+SectionPlace place_of(const Elf64_Shdr& header, const Machine& machine) {
   if ((header.sh_flags & SHF_ALLOC) == 0) return SectionPlace::dropped;
+  if (header.sh_size == 0) return SectionPlace::dropped;
   // Kernels never unwind: unwind tables would only cost memory.
-  if (header.sh_type == kUnwindType || header.sh_size == 0) return SectionPlace::dropped;
+  if (machine.unwind_type != 0 && header.sh_type == machine.unwind_type) return SectionPlace::dropped;
   if ((header.sh_flags & SHF_EXECINSTR) != 0) return SectionPlace::code;
   return (header.sh_flags & SHF_WRITE) != 0 ? SectionPlace::data : SectionPlace::constants;
 }
 
 Result<std::vector<ElfSection>> read_sections(std::span<const std::byte> file,
-                                              std::span<const Elf64_Shdr> headers) {
+                                              std::span<const Elf64_Shdr> headers, const Machine& machine) {
   std::vector<ElfSection> sections(headers.size());
   std::uint64_t total = 0;
   for (std::size_t i = 0; i < headers.size(); ++i) {
     const Elf64_Shdr& header = headers[i];
     ElfSection& section = sections[i];
-    section.place = place_of(header);
+    section.place = place_of(header, machine);
     if (section.place == SectionPlace::dropped) continue;
     if ((header.sh_flags & SHF_TLS) != 0)
       return bad("section {} holds thread-local data, which kernels lack", i);
@@ -180,10 +180,10 @@ Result<void> read_relocations(std::span<const std::byte> file, const Elf64_Shdr&
 
 }  // namespace
 
-Result<ElfObject> parse_elf(std::span<const std::byte> bytes) {
-  const std::vector<Elf64_Shdr> headers = TRY(read_headers(bytes));
+Result<ElfObject> parse_elf(std::span<const std::byte> bytes, const Machine& machine) {
+  const std::vector<Elf64_Shdr> headers = TRY(read_headers(bytes, machine));
   ElfObject object;
-  object.sections = TRY(read_sections(bytes, headers));
+  object.sections = TRY(read_sections(bytes, headers, machine));
   std::uint32_t symbol_table = 0;  // section 0 is never one
   for (std::uint32_t i = 1; i < headers.size(); ++i) {
     if (headers[i].sh_type != SHT_SYMTAB) continue;

@@ -1,8 +1,9 @@
-// An ELF64 x86-64 relocatable object, checked: what the loader may rely on without looking at the bytes
-// again.
+// An ELF64 relocatable object of one machine, checked: what the loader may rely on without looking at the
+// bytes again.
 #pragma once
 
 #include "base/error.h"
+#include "plugins/cpu/relocation.h"
 
 #include <cstddef>
 #include <cstdint>
@@ -34,7 +35,7 @@ struct ElfSymbol {
 struct ElfRelocation {
   std::uint32_t section = 0;  ///< the section to change, never a dropped one
   std::uint64_t offset = 0;   ///< less than its size; the width of the change is checked by the loader
-  std::uint32_t type = 0;     ///< R_X86_64_*
+  std::uint32_t type = 0;     ///< of the machine: R_X86_64_*
   std::uint32_t symbol = 0;   ///< index in symbols
   std::int64_t addend = 0;
 };
@@ -46,6 +47,6 @@ struct ElfObject {
 };
 
 /// `bytes` is untrusted. Errors: malformed with the byte. The views in the result point into `bytes`.
-Result<ElfObject> parse_elf(std::span<const std::byte> bytes);
+Result<ElfObject> parse_elf(std::span<const std::byte> bytes, const Machine& machine);
 
 }  // namespace diji::cpu

@@ -10,11 +10,12 @@
 
 namespace diji::cpu {
 
-#if defined(__x86_64__)
+#if defined(__x86_64__) || defined(__aarch64__) || defined(__riscv)
 
 namespace {
 
-// LLVM passes and returns half and bfloat in the low 16 bits of an SSE register; _Float16 does so in C++ too.
+// LLVM passes and returns half and bfloat in the low 16 bits of a floating-point register; _Float16 does so
+// in C++ too.
 using Bits16 = _Float16;
 
 float half_to_float(Bits16 value) {

@@ -32,9 +32,11 @@ class LoadedObject {
   /// cannot be checked, so whoever stores a blob also stores its checksum. Errors besides: device where the
   /// system gives no executable memory.
   static Result<std::unique_ptr<LoadedObject>> load(std::span<const std::byte> blob);
-  /// The same of a shared object, by the dynamic linker: what load() does on processors other than x86-64.
-  /// Less is checked, so a damaged blob is dangerous where its checksum is not.
+  /// The same of a shared object, by the dynamic linker: what a C compiler makes on processors other than
+  /// x86-64. Less is checked, so a damaged blob is dangerous where its checksum is not.
   static Result<std::unique_ptr<LoadedObject>> load_shared(std::span<const std::byte> blob);
+  /// By what the blob says that it is.
+  static Result<std::unique_ptr<LoadedObject>> load_either(std::span<const std::byte> blob);
   ~LoadedObject();
   LoadedObject(const LoadedObject&) = delete;
   LoadedObject& operator=(const LoadedObject&) = delete;
@@ -50,7 +52,6 @@ class LoadedObject {
     KernelFunction function;
   };
   LoadedObject() = default;
-  friend class ObjectLinker;
   KernelFunction find_shared(std::string_view name) const;
   void unload_shared();
   void* memory_ = nullptr;

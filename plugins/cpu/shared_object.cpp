@@ -1,4 +1,4 @@
-// Kernels as a shared object, for processors whose relocations object_loader.cpp does not know: the system's
+// Kernels as a shared object, which is what C compilers make on processors other than x86-64: the system's
 // dynamic linker loads them, from memory.
 #include "plugins/cpu/object_loader.h"
 

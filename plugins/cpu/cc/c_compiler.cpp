@@ -3,6 +3,7 @@
 
 #include "base/files.h"
 #include "plugins/cpu/cc/child_process.h"
+#include "plugins/cpu/llvm_compiler.h"
 
 #include <cerrno>
 #include <cstdlib>
@@ -80,9 +81,12 @@ class TemporaryFolder {
 
 Result<bool> compiles_c() {
   const std::string chosen = environment("DIJI_CPU_COMPILER");
-  if (chosen.empty()) return !cpu_facts().loads_llvm;
+  const CpuFacts& facts = cpu_facts();
+  if (chosen.empty()) return facts.llvm_triple.empty() || (facts.links_c && !has_llvm());
   if (chosen != "c" && chosen != "llvm")
     return fail(ErrorCode::usage, "DIJI_CPU_COMPILER={}: no such compiler; use llvm or c", chosen);
+  if (chosen == "llvm" && facts.llvm_triple.empty())
+    return fail(ErrorCode::usage, "DIJI_CPU_COMPILER=llvm: this processor's kernels go through C only");
   return chosen == "c";
 }
 
@@ -114,7 +118,7 @@ Result<std::vector<std::byte>> compile_c(const CCompiler& compiler, std::string_
   TRY(write_file_atomically(source, text));
   std::vector<std::string> command = compiler.command;
   // The own loader takes an object; elsewhere the dynamic linker takes a library.
-  const bool linked = !cpu_facts().loads_llvm;
+  const bool linked = cpu_facts().links_c;
   command.insert(command.end(), {linked ? "-shared" : "-c", "-o", object, source});
   if (linked) command.push_back("-lm");
   const Finished finished = TRY(run_program(command, kCompileDeadline));

@@ -15,7 +15,8 @@ struct CCompiler {
   std::vector<std::string> command;  ///< the program and its options, without files
 };
 
-/// DIJI_CPU_COMPILER: "llvm" (the default where there is a level for this CPU) or "c". Errors: usage.
+/// DIJI_CPU_COMPILER: "llvm" or "c". The default is llvm on x86-64, and elsewhere where diji knows the
+/// processor's objects and libdiji_llvm.so is found. Errors: usage.
 Result<bool> compiles_c();
 
 /// $CC, else the first of clang-19, gcc and cc that starts; $DIJI_CFLAGS come behind the options. Errors:

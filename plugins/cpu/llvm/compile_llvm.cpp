@@ -12,9 +12,11 @@
 #include <llvm-c/TargetMachine.h>
 #include <llvm-c/Transforms/PassBuilder.h>
 
+#include <algorithm>
 #include <csetjmp>
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
 #include <mutex>
 #include <string>
 #include <string_view>
@@ -33,16 +35,72 @@ void on_fatal_error(const char* reason) {
   if (fatal_exit != nullptr) std::longjmp(*fatal_exit, 1);
 }
 
-void initialize_once() {
-  static std::once_flag once;
-  std::call_once(once, [] {
-    LLVMInitializeNativeTarget();
-    LLVMInitializeNativeAsmPrinter();
-    LLVMInitializeNativeAsmParser();  // without it, inline assembly would be a fatal error instead of a
-                                      // sentence
-    LLVMInstallFatalErrorHandler(on_fatal_error);
-  });
+/// What differs between processors: LLVM's parts, and its words for what diji's kernels mean.
+struct Architecture {
+  std::string_view name;  // the triple's first word
+  void (*initialize)();
+  const char* attribute;  // of every function, with its value; null: none
+  const char* value;
+};
+
+// The assembly parser: without it, inline assembly would be a fatal error instead of a sentence.
+constexpr Architecture kArchitectures[] = {
+    {"x86_64",
+     [] {
+       LLVMInitializeX86TargetInfo();
+       LLVMInitializeX86Target();
+       LLVMInitializeX86TargetMC();
+       LLVMInitializeX86AsmPrinter();
+       LLVMInitializeX86AsmParser();
+     },
+     // x86-64-v4 is tuned to avoid 512-bit registers; kernels that use them mean it.
+     "prefer-vector-width", "512"},
+    {"aarch64",
+     [] {
+       LLVMInitializeAArch64TargetInfo();
+       LLVMInitializeAArch64Target();
+       LLVMInitializeAArch64TargetMC();
+       LLVMInitializeAArch64AsmPrinter();
+       LLVMInitializeAArch64AsmParser();
+     },
+     nullptr, nullptr},
+    {"riscv64",
+     [] {
+       LLVMInitializeRISCVTargetInfo();
+       LLVMInitializeRISCVTarget();
+       LLVMInitializeRISCVTargetMC();
+       LLVMInitializeRISCVAsmPrinter();
+       LLVMInitializeRISCVAsmParser();
+     },
+     nullptr, nullptr},
+};
+
+const Architecture* architecture_of(std::string_view triple) {
+  for (const Architecture& architecture : kArchitectures) {
+    if (triple.substr(0, triple.find('-')) == architecture.name) return &architecture;
+  }
+  return nullptr;
 }
+
+void initialize(const Architecture& architecture) {
+  static std::once_flag handler, once[std::size(kArchitectures)];
+  std::call_once(handler, [] { LLVMInstallFatalErrorHandler(on_fatal_error); });
+  std::call_once(once[&architecture - kArchitectures], architecture.initialize);
+}
+
+/// The processor's instruction for diji.dot4 on vectors of these bits.
+struct Dot4Instruction {
+  std::string_view feature;  // that has it
+  unsigned bits;
+  const char* intrinsic;  // (sums, bytes as sums' type, bytes as sums' type)
+};
+constexpr Dot4Instruction kDot4[] = {
+    {"+avx512vnni", 512, "llvm.x86.avx512.vpdpbusd.512"},
+    {"+avx512vnni", 256, "llvm.x86.avx512.vpdpbusd.256"},
+    {"+avx512vnni", 128, "llvm.x86.avx512.vpdpbusd.128"},
+    {"+avxvnni", 256, "llvm.x86.avx512.vpdpbusd.256"},
+    {"+avxvnni", 128, "llvm.x86.avx512.vpdpbusd.128"},
+};
 
 /// Takes LLVM's message and frees it.
 std::string take(char* message) {
@@ -91,36 +149,52 @@ struct Compile {
     LLVMAddTargetDependentFunctionAttr(function, name, value);
   }
 
-  bool set_target(const char* cpu, const char* features) {
-    char* triple = LLVMGetDefaultTargetTriple();
+  bool set_target(const Architecture& architecture, const diji_llvm_target& wanted) {
     LLVMTargetRef target = nullptr;
     char* message = nullptr;
-    if (LLVMGetTargetFromTriple(triple, &target, &message) != 0) {
+    if (LLVMGetTargetFromTriple(wanted.triple, &target, &message) != 0) {
       error = take(message);
-      LLVMDisposeMessage(triple);
       return false;
     }
-    machine = LLVMCreateTargetMachine(target, triple, cpu, features, LLVMCodeGenLevelDefault, LLVMRelocPIC,
-                                      LLVMCodeModelSmall);
+    LLVMTargetMachineOptionsRef options = LLVMCreateTargetMachineOptions();
+    LLVMTargetMachineOptionsSetCPU(options, wanted.cpu);
+    LLVMTargetMachineOptionsSetFeatures(options, wanted.features);
+    LLVMTargetMachineOptionsSetABI(options, wanted.abi);
+    LLVMTargetMachineOptionsSetCodeGenOptLevel(options, LLVMCodeGenLevelDefault);
+    // Relative addresses within one image: what the object loader has relocations for.
+    LLVMTargetMachineOptionsSetRelocMode(options, LLVMRelocPIC);
+    LLVMTargetMachineOptionsSetCodeModel(options, LLVMCodeModelSmall);
+    machine = LLVMCreateTargetMachineWithOptions(target, wanted.triple, options);
+    LLVMDisposeTargetMachineOptions(options);
     layout = LLVMCreateTargetDataLayout(machine);
-    LLVMSetTarget(module, triple);
+    LLVMSetTarget(module, wanted.triple);
     LLVMSetModuleDataLayout(module, layout);
-    LLVMDisposeMessage(triple);
     for (LLVMValueRef function = LLVMGetFirstFunction(module); function != nullptr;
          function = LLVMGetNextFunction(function)) {
       if (LLVMIsDeclaration(function) != 0) continue;
-      set_attribute_if_absent(function, "target-cpu", cpu);
-      set_attribute_if_absent(function, "target-features", features);
-      // x86-64-v4 is tuned to avoid 512-bit registers; kernels that use them mean it.
-      set_attribute_if_absent(function, "prefer-vector-width", "512");
+      set_attribute_if_absent(function, "target-cpu", wanted.cpu);
+      set_attribute_if_absent(function, "target-features", wanted.features);
+      if (architecture.attribute != nullptr)
+        set_attribute_if_absent(function, architecture.attribute, architecture.value);
+      set_nounwind(function);
     }
     return true;
+  }
+
+  // Kernels never unwind: no tables for it, and none of their relocations.
+  void set_nounwind(LLVMValueRef function) {
+    const unsigned kind = LLVMGetEnumAttributeKindForName("nounwind", std::strlen("nounwind"));
+    const auto on_function = static_cast<LLVMAttributeIndex>(LLVMAttributeFunctionIndex);
+    LLVMAddAttributeAtIndex(function, on_function, LLVMCreateEnumAttribute(context, kind, 0));
   }
 
   // The processor's instruction in place of calls of diji.dot4.vNi32; without one, its body inline.
   bool place_dot4(const char* features) {
     const std::string_view has(features);
-    const bool vnni = has.find("+avx512vnni") != has.npos, avx_vnni = has.find("+avxvnni") != has.npos;
+    const auto instruction_for = [&](unsigned bits) {
+      return std::ranges::find_if(
+          kDot4, [&](const Dot4Instruction& i) { return i.bits == bits && has.find(i.feature) != has.npos; });
+    };
     bool called = false;
     LLVMValueRef next = nullptr;
     for (LLVMValueRef function = LLVMGetFirstFunction(module); function != nullptr; function = next) {
@@ -129,8 +203,9 @@ struct Compile {
       const std::string_view name(LLVMGetValueName2(function, &length));
       if (!name.starts_with("diji.dot4.v")) continue;
       const unsigned bits = LLVMGetVectorSize(LLVMGetReturnType(LLVMGlobalGetValueType(function))) * 32;
-      const bool fits = bits == 512 ? vnni : (bits == 256 || bits == 128) && (vnni || avx_vnni);
-      if (fits) replace_calls(function, "llvm.x86.avx512.vpdpbusd." + std::to_string(bits));
+      const auto* instruction = instruction_for(bits);
+      const bool fits = instruction != std::end(kDot4);
+      if (fits) replace_calls(function, instruction->intrinsic);
       called |= !fits;
     }
     if (!called) return true;
@@ -145,11 +220,11 @@ struct Compile {
   }
 
   // intrinsic(sums, bytes as sums' type, bytes as sums' type)
-  void replace_calls(LLVMValueRef function, const std::string& intrinsic) {
+  void replace_calls(LLVMValueRef function, const char* intrinsic) {
     const LLVMTypeRef sums = LLVMGetReturnType(LLVMGlobalGetValueType(function));
     LLVMTypeRef types[] = {sums, sums, sums};
     const LLVMTypeRef type = LLVMFunctionType(sums, types, 3, 0);
-    const LLVMValueRef instead = LLVMAddFunction(module, intrinsic.c_str(), type);
+    const LLVMValueRef instead = LLVMAddFunction(module, intrinsic, type);
     LLVMBuilderRef builder = LLVMCreateBuilderInContext(context);
     while (LLVMUseRef use = LLVMGetFirstUse(function)) {
       const LLVMValueRef call = LLVMGetUser(use);
@@ -191,13 +266,18 @@ char* copy_of(const std::string& text) {
 }  // namespace
 
 extern "C" __attribute__((visibility("default"))) int diji_llvm_compile(const char* text, size_t bytes,
-                                                                        const char* cpu, const char* features,
+                                                                        const diji_llvm_target* target,
                                                                         const void** blob, size_t* blob_bytes,
                                                                         char** error) {
   *blob = nullptr;
   *blob_bytes = 0;
   *error = nullptr;
-  initialize_once();
+  const Architecture* architecture = architecture_of(target->triple);
+  if (architecture == nullptr) {
+    *error = copy_of(std::string("no code for the processor ") + target->triple);
+    return 1;
+  }
+  initialize(*architecture);
   auto* compile = new Compile();  // on the heap: its fields must be what they were when a longjmp comes back
   std::jmp_buf exit_point;
   if (setjmp(exit_point) != 0) {
@@ -208,8 +288,8 @@ extern "C" __attribute__((visibility("default"))) int diji_llvm_compile(const ch
   fatal_exit = &exit_point;
   compile->context = LLVMContextCreate();
   LLVMContextSetDiagnosticHandler(compile->context, on_diagnostic, &compile->error);
-  bool done = compile->parse(text, bytes) && compile->set_target(cpu, features) &&
-              compile->place_dot4(features) && compile->emit();
+  bool done = compile->parse(text, bytes) && compile->set_target(*architecture, *target) &&
+              compile->place_dot4(target->features) && compile->emit();
   if (done) {
     const size_t size = LLVMGetBufferSize(compile->object);
     void* copy = std::malloc(size);

@@ -11,9 +11,9 @@ namespace diji::cpu {
 namespace {
 
 constexpr std::size_t kScalar = 0, kAvx2 = 1, kAvx512 = 2;
-constexpr std::array<CpuLevel, 3> kLevels = {{{"scalar", "x86-64", "-march=x86-64", 16, 16},
-                                              {"avx2", "x86-64-v3", "-march=x86-64-v3", 32, 16},
-                                              {"avx512", "x86-64-v4", "-march=x86-64-v4", 64, 32}}};
+constexpr std::array<CpuLevel, 3> kLevels = {{{"scalar", "x86-64", "", "-march=x86-64", 16, 16},
+                                              {"avx2", "x86-64-v3", "", "-march=x86-64-v3", 32, 16},
+                                              {"avx512", "x86-64-v4", "", "-march=x86-64-v4", 64, 32}}};
 constexpr std::array<CpuFeature, 3> kFeatures = {
     {{"avxvnni", kAvx2, true}, {"avx512bf16", kAvx512, true}, {"avx512fp16", kAvx512, false}}};
 
@@ -23,12 +23,13 @@ CpuFacts processor(std::size_t highest) {
           .levels = kLevels,
           .highest = highest,
           .features = kFeatures,
-          .loads_llvm = true};
+          .llvm_triple = "x86_64-linux-gnu"};
 }
 
 TEST_CASE("each level has its registers, LLVM name and features") {
   const CpuFacts facts = processor(kAvx512);
   const CpuTarget scalar = cpu_target("scalar", facts).value();
+  EXPECT(scalar.llvm_triple == "x86_64-linux-gnu");
   EXPECT(scalar.llvm_cpu == "x86-64");
   EXPECT(scalar.llvm_features.empty());
   EXPECT(scalar.vector_bytes == 16);

@@ -128,4 +128,55 @@ done:
 }
 )";
 
+/// Reads a table through the address table, calls another function and a host function, jumps through a table
+/// and has zeroed memory: all the kinds of references that the loader knows.
+inline constexpr std::string_view kReferences = R"(
+@table = constant [4 x i32] [i32 10, i32 20, i32 30, i32 40]
+@pointers = private constant [2 x ptr] [ptr @twice, ptr @entry]
+@zeroed = private global [64 x i32] zeroinitializer, align 64
+declare double @fmod(double, double)
+define i32 @twice(i32 %x) noinline {
+  %y = add i32 %x, %x
+  ret i32 %y
+}
+define void @entry(ptr %places, ptr %sizes, ptr %error, ptr %local, i64 %begin, i64 %end) {
+  %out = load ptr, ptr %places
+  %p = getelementptr [4 x i32], ptr @table, i64 0, i64 %begin
+  %x = load i32, ptr %p
+  %f = load ptr, ptr @pointers
+  %y = call i32 %f(i32 %x)
+  %d = sitofp i32 %y to double
+  %m = call double @fmod(double %d, double 7.0)
+  %z = fptosi double %m to i32
+  %q = getelementptr [64 x i32], ptr @zeroed, i64 0, i64 %begin
+  %w = load i32, ptr %q
+  %s = add i32 %z, %w
+  %c = call i32 @choose(i64 %begin)
+  %sc = add i32 %s, %c
+  store i32 %sc, ptr %out
+  ret void
+}
+define internal i32 @choose(i64 %i) noinline {
+  switch i64 %i, label %other [ i64 0, label %a  i64 1, label %b  i64 2, label %c  i64 3, label %d
+                                i64 4, label %e  i64 5, label %f ]
+a:
+  ret i32 100
+b:
+  %twice = call i32 @twice(i32 100)
+  ret i32 %twice
+c:
+  ret i32 300
+d:
+  ret i32 400
+e:
+  %first = load i32, ptr @table
+  ret i32 %first
+f:
+  store i32 1, ptr @zeroed
+  ret i32 1
+other:
+  ret i32 0
+}
+)";
+
 }  // namespace diji::test
