@@ -191,6 +191,11 @@ std::unexpected<Error> DeviceList::no_such_device(std::string_view name) {
   for (const DeviceEntry& entry : entries_) names.push_back(entry.name);
   std::string sentence = fmt::format("there is no device '{}'", name);
   sentence += names.empty() ? "; there is none at all" : fmt::format("; there is {}", fmt::join(names, ", "));
+  const std::string_view plugin = name.substr(0, name.find(':'));
+  const auto of_it = [&](const DeviceEntry& entry) { return entry.plugin->name() == plugin; };
+  if (!plugin.empty() && std::ranges::none_of(entries_, of_it))
+    sentence +=
+        fmt::format(", and no plugin '{}' (one is loaded by --plugin LIB, or from DIJI_PLUGIN_PATH)", plugin);
   // "cqu" is nearest to "cpu", which stands for cpu:0: compare with and without the ordinal.
   for (const DeviceEntry& entry : entries_) names.push_back(entry.plugin->name());
   const std::string nearest = nearest_name(name, names);

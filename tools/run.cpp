@@ -315,7 +315,9 @@ Result<int> run(Context& context, const Arguments& arguments) {
   }
   if (!outcome.not_finite.empty()) print_aside("diji: {}\n", outcome.not_finite);
   if (outcome.bisected) print_aside("diji: {}\n", outcome.bisected->sentence);
-  return outcome.ok() ? 0 : kAnswerIsNo;
+  if (!outcome.ok()) return kAnswerIsNo;
+  const bool kept = std::ranges::all_of(outcome.files, [](const auto& file) { return file.has_value(); });
+  return options.output_folder.empty() || kept ? 0 : exit_code(ErrorCode::io);
 }
 
 }  // namespace

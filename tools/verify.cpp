@@ -222,6 +222,13 @@ void print_certificate(const Certificate& certificate, const std::string& file) 
   for (const VerifyRow& row : certificate.operators) {
     if (row.failed > 0) print("FAILED {} {}: {}\n", row.op, name_of(row.dtype), row.problem);
   }
+  const auto refused = std::ranges::find_if(certificate.operators, [](const VerifyRow& row) {
+    return row.cases > 0 && row.cases == row.unsupported;
+  });
+  const bool none_ran = std::ranges::all_of(
+      certificate.operators, [](const VerifyRow& row) { return row.cases == row.unsupported; });
+  if (none_ran && refused != certificate.operators.end() && certificate.entry->plugin->tier() > 0)
+    print("no operator ran: {} {}: {}\n", refused->op, name_of(refused->dtype), refused->problem);
   print("{}: {}, {} rules, {} of {} operators x dtypes; {}\n", certificate.entry->name,
         certificate.ok() ? "certified" : "NOT certified", certificate.rules.size(), certificate.selection.run,
         certificate.selection.of, file);

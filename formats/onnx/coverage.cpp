@@ -199,8 +199,10 @@ Result<void> refuse_missing(const std::vector<OperatorUse>& uses, std::string_vi
   }
   if (count == 0) return {};
   if (count > kNamedMax) lines.push_back(fmt::format("{} more", count - kNamedMax));
-  auto error = fail_at(ErrorCode::unsupported, file, first, "{} operator{} not built yet: {}", count,
-                       count == 1 ? " is" : "s are", fmt::join(lines, ", "));
+  const bool own = std::ranges::any_of(types, [](const std::string& type) { return type.contains('.'); });
+  const std::string_view way_out = own ? "; operators of one's own come with --op-library LIB" : "";
+  auto error = fail_at(ErrorCode::unsupported, file, first, "{} operator{} not built yet: {}{}", count,
+                       count == 1 ? " is" : "s are", fmt::join(lines, ", "), way_out);
   error.error().op = fmt::format("{}", fmt::join(types, ", "));
   return error;
 }

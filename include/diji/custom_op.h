@@ -1,7 +1,6 @@
 /* What the writer of an operator implements: a C function on the host, which is the operator's meaning, and
- * where speed matters the same as kernel text for devices. C99. `diji op new NAME` writes a first one, `diji
- * verify
- * --op-library LIB` tests it, and `diji run MODEL --op-library LIB` runs a model whose nodes name it.
+ * where speed matters the same as kernel text for devices. C99. `diji op new NAME` writes a first one. With
+ * `--op-library LIB`, `diji verify` tests it, and `diji run MODEL` runs a model whose nodes name it.
  *
  * A shared object exports one symbol, diji_op_library_entry(). What it returns stays valid for the life of
  * the process: a library is never unloaded. diji loads only files that belong to root or to the user, in
@@ -127,9 +126,9 @@ typedef struct diji_custom_op {
   uint32_t output_count; /* 1 to 6 */
   const diji_op_attribute* attributes;
   uint32_t attribute_count; /* 0 to 16 */
-  /* Writes the sizes of each output, also of those with shape_of, to sizes[output][axis], and refuses
-   * operands that do not go together. Null: every output has a shape_of, and any operands do. Called when the
-   * model is loaded, where all sizes are numbers, and at every run. */
+  /* Writes the sizes of each output to sizes[output][axis], where those with shape_of stand already and stay,
+   * and refuses operands that do not go together. Null: every output has a shape_of, and any operands do.
+   * Called when the model is loaded, where all sizes are numbers, and at every run. */
   int32_t (*shape)(const diji_op_call* call, int64_t* const* sizes);
   /* Computes. */
   int32_t (*run)(const diji_op_call* call);

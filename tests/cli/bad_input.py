@@ -185,17 +185,17 @@ class BadInputs(Case):
 class Environment(Case):
     RUN = ["run", "model.onnx", "--input", "x=x.npy"]
 
-    def runs_with_one_warning(self, *words, says, **environment):
-        run = self.diji(*self.RUN, *words, "--json", **environment)
+    def runs_with_one_warning(self, *words, says, code=0, **environment):
+        run = self.diji(*self.RUN, *words, "--json", code=code, **environment)
         self.assertRegex(run.stderr, r"\Adiji: warning: .*\n\Z", "one warning")
         self.assertIn(says, run.stderr)
         return json.loads(run.stdout)
 
     def test_output_folder_that_cannot_be_written(self):
         for folder in ("/proc/nope/results", "x.npy/results"):
-            document = self.runs_with_one_warning("--output", folder, says=folder)
+            document = self.runs_with_one_warning("--output", folder, says=folder, code=3)
             self.assertEqual([output["file"] for output in document["outputs"]], [None])
-            self.assertIn("= 1 5 11 16", self.diji(*self.RUN, "--output", folder).stdout)
+            self.assertIn("= 1 5 11 16", self.diji(*self.RUN, "--output", folder, code=3).stdout)
 
     def test_cache_folder_that_cannot_be_written(self):
         for folder in ("/proc/nope", str(self.here / "x.npy" / "cache")):

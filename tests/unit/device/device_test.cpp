@@ -44,8 +44,10 @@ TEST_CASE("an unknown device: the error lists what there is and what was meant")
   const auto unknown = devices.list.open("mack:1");
   REQUIRE_FALSE(unknown);
   EXPECT(unknown.error().code == ErrorCode::no_device);
-  EXPECT(unknown.error().message ==
-         "there is no device 'mack:1'; there is cpu:0, mock:0, mock:1 (did you mean mock:1?)");
+  EXPECT(
+      unknown.error().message ==
+      "there is no device 'mack:1'; there is cpu:0, mock:0, mock:1, and no plugin 'mack' (one is loaded by "
+      "--plugin LIB, or from DIJI_PLUGIN_PATH) (did you mean mock:1?)");
   EXPECT(devices.list.open("cqu").error().message.ends_with("(did you mean cpu?)"));
   EXPECT(devices.list.open("").error().message == "there is no device ''; there is cpu:0, mock:0, mock:1");
   EXPECT_FALSE(devices.list.open("cpu:1"));
