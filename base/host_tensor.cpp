@@ -60,6 +60,17 @@ HostTensor HostTensor::view(DType dtype, StaticShape shape, std::span<const std:
   return tensor;
 }
 
+Result<HostTensor> HostTensor::view_or_copy(DType dtype, StaticShape shape, std::span<const std::byte> bytes,
+                                            std::shared_ptr<const void> owner) {
+  const auto alignment = static_cast<std::uintptr_t>(bytes_of(dtype));
+  if (reinterpret_cast<std::uintptr_t>(bytes.data()) % alignment == 0)
+    return view(dtype, std::move(shape), bytes, std::move(owner));
+  HostTensor copy = TRY(allocate(dtype, std::move(shape)));
+  CHECK(copy.bytes().size() == bytes.size(), "a view's bytes fit its shape");
+  std::ranges::copy(bytes, copy.mutable_bytes().begin());
+  return copy;
+}
+
 std::span<std::byte> HostTensor::mutable_bytes() {
   CHECK(writable_, "only a tensor that allocated its bytes is written to");
   return {const_cast<std::byte*>(bytes_.data()), bytes_.size()};

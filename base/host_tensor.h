@@ -32,6 +32,10 @@ class HostTensor {
   /// Bytes that somebody else keeps (a mapped file, a model's weights). CHECKs that the size fits.
   static HostTensor view(DType dtype, StaticShape shape, std::span<const std::byte> bytes,
                          std::shared_ptr<const void> owner);
+  /// A view where the bytes lie as the dtype wants them, since elements are read in place; else a copy.
+  /// CHECKs as view(); errors of allocate().
+  static Result<HostTensor> view_or_copy(DType dtype, StaticShape shape, std::span<const std::byte> bytes,
+                                         std::shared_ptr<const void> owner);
   /// From a list of values of the storage type; CHECKs that the count fits.
   template <typename T>
   static HostTensor of(StaticShape shape, std::span<const T> values) {

@@ -1,6 +1,7 @@
 // Takes plugin tables in: nothing of a plugin is believed before it was checked here.
 #include "device/plugin.h"
 
+#include "base/checksum.h"
 #include "base/files.h"
 #include "device/plugin_file.h"
 
@@ -12,9 +13,6 @@
 #include <cstring>
 #include <limits>
 #include <utility>
-
-#define XXH_INLINE_ALL
-#include <xxhash.h>
 
 namespace diji {
 namespace {
@@ -220,7 +218,7 @@ Result<Plugin> Plugin::load(const std::string& path) {
   Plugin plugin = TRY(check(symbol(), path));
   // Who changes compile() and forgets the build id would get the old build's kernels from the cache.
   const auto bytes = TRY(read_file(path));
-  plugin.build_id_ += fmt::format(" file {:016x}", XXH3_64bits(bytes.data(), bytes.size()));
+  plugin.build_id_ += fmt::format(" file {:016x}", checksum_of(bytes));
   return plugin;
 }
 

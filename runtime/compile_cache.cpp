@@ -1,6 +1,7 @@
 // Entries: "DIJIKRN2", checksum of the rest; key, kernel name and device, each with its length; blob.
 #include "runtime/compile_cache.h"
 
+#include "base/checksum.h"
 #include "base/log.h"
 #include "base/reader.h"
 #include "runtime/image.h"
@@ -8,9 +9,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-
-#define XXH_INLINE_ALL
-#include <xxhash.h>
 
 namespace diji {
 namespace {
@@ -46,7 +44,7 @@ std::vector<std::byte> serialise(std::string_view key, std::string_view kernel, 
   append(body, blob);
   std::vector<std::byte> file;
   append(file, std::as_bytes(std::span(kMagic)));
-  append_number(file, XXH3_64bits(body.data(), body.size()));
+  append_number(file, checksum_of(body));
   append(file, body);
   return file;
 }
@@ -57,8 +55,7 @@ Result<Entry> parse(std::span<const std::byte> bytes, const std::string& name) {
     return reader.malformed_at(0, "not a cache entry of this version");
   const auto checksum = TRY(reader.number<std::uint64_t>("checksum"));
   const auto body = bytes.subspan(bytes.size() - reader.remaining());
-  if (XXH3_64bits(body.data(), body.size()) != checksum)
-    return reader.malformed("the checksum does not fit the contents");
+  if (checksum_of(body) != checksum) return reader.malformed("the checksum does not fit the contents");
   Entry entry;
   entry.key = TRY(reader.text(TRY(reader.number<std::uint64_t>("length")), "key"));
   entry.kernel = TRY(reader.text(TRY(reader.number<std::uint64_t>("length")), "kernel name"));
@@ -100,9 +97,7 @@ CompileCache::CompileCache(fs::path folder, std::uint64_t bytes_max)
     : folder_(std::move(folder), bytes_max) {}
 
 std::string CompileCache::key_of(std::string_view text, std::string_view compiler) {
-  const std::string all = fmt::format("{}\n{}\n{}", DIJI_VERSION, compiler, text);
-  const XXH128_hash_t hash = XXH3_128bits(all.data(), all.size());
-  return fmt::format("{:016x}{:016x}", hash.high64, hash.low64);
+  return digest_of(fmt::format("{}\n{}\n{}", DIJI_VERSION, compiler, text));
 }
 
 std::optional<std::vector<std::byte>> CompileCache::find(const std::string& key,

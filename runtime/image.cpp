@@ -2,15 +2,13 @@
 // bytes.
 #include "runtime/image.h"
 
+#include "base/checksum.h"
 #include "base/reader.h"
 #include "formats/onnx/weights.h"
 #include "ops/catalog.h"
 
 #include <algorithm>
 #include <map>
-
-#define XXH_INLINE_ALL
-#include <xxhash.h>
 
 namespace diji {
 namespace {
@@ -22,10 +20,6 @@ constexpr std::byte kPadding[kAlignment] = {};
 using Symbols = std::map<std::string, Bounds, std::less<>>;
 
 std::uint64_t aligned(std::uint64_t offset) { return (offset + kAlignment - 1) / kAlignment * kAlignment; }
-
-std::uint64_t checksum_of(std::span<const std::byte> bytes) {
-  return XXH3_64bits(bytes.data(), bytes.size());
-}
 
 // Those of the bodies too, in which launches of theirs are told.
 void collect_symbols(const Graph& graph, Symbols& symbols) {
@@ -124,19 +118,6 @@ Result<Image::Origins> read_origins(HeadReader& head) {
   return origins;
 }
 
-// Elements are read in place, so a view must lie as its type wants it.
-Result<std::shared_ptr<const HostTensor>> at_its_alignment(DType dtype, StaticShape shape,
-                                                           const WeightBytes& weight) {
-  const auto alignment = static_cast<std::uintptr_t>(bytes_of(dtype));
-  if (reinterpret_cast<std::uintptr_t>(weight.bytes.data()) % alignment == 0) {
-    return std::make_shared<const HostTensor>(
-        HostTensor::view(dtype, std::move(shape), weight.bytes, weight.owner));
-  }
-  HostTensor copy = TRY(HostTensor::allocate(dtype, std::move(shape)));
-  std::ranges::copy(weight.bytes, copy.mutable_bytes().begin());
-  return std::make_shared<const HostTensor>(std::move(copy));
-}
-
 Result<void> read_constants(HeadReader& head, const std::shared_ptr<const MappedFile>& file, Image& image,
                             std::uint64_t data) {
   const auto count = TRY(head.count("constants"));
@@ -160,7 +141,8 @@ Result<void> read_constants(HeadReader& head, const std::shared_ptr<const Mapped
     if (!elsewhere.empty()) {
       const WeightBytes weight =
           TRY(read_weight(files, elsewhere, there, static_cast<std::uint64_t>(bytes), file->path()));
-      image.constants.push_back(TRY(at_its_alignment(*dtype, std::move(shape), weight)));
+      image.constants.push_back(std::make_shared<const HostTensor>(
+          TRY(HostTensor::view_or_copy(*dtype, std::move(shape), weight.bytes, weight.owner))));
       continue;
     }
     if (offset > file->bytes().size() || file->bytes().size() - offset < static_cast<std::uint64_t>(bytes))

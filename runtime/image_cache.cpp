@@ -1,22 +1,15 @@
 // Keys of images, and what a miss is explained by.
 #include "runtime/image_cache.h"
 
+#include "base/checksum.h"
 #include "base/log.h"
 #include "runtime/build_id.h"
 #include "runtime/session.h"
 
 #include <algorithm>
 
-#define XXH_INLINE_ALL
-#include <xxhash.h>
-
 namespace diji {
 namespace {
-
-std::string hash_of(std::string_view bytes) {
-  const XXH128_hash_t hash = XXH3_128bits(bytes.data(), bytes.size());
-  return fmt::format("{:016x}{:016x}", hash.high64, hash.low64);
-}
 
 std::string file_of(const Image::Origins& origins) {
   std::string all;
@@ -24,14 +17,14 @@ std::string file_of(const Image::Origins& origins) {
     // The same bytes under another name are the same model.
     if (name != "model") all += fmt::format("{}={}:{}\n", name, origin.size(), origin);
   }
-  return hash_of(all) + std::string(Image::kSuffix);
+  return digest_of(all) + std::string(Image::kSuffix);
 }
 
 void append(std::string& text, std::string_view kind, const std::map<std::string, HostTensor>& tensors) {
   for (const auto& [name, tensor] : tensors) {
     const auto bytes = tensor.bytes();
     text += fmt::format("{} {}={}{} {}; ", kind, name, name_of(tensor.dtype()), text_of(tensor.shape()),
-                        hash_of({reinterpret_cast<const char*>(bytes.data()), bytes.size()}));
+                        digest_of(std::span(&bytes, 1)));
   }
 }
 

@@ -1,14 +1,12 @@
 // Writing and opening FILE.dji; the format is that of runtime/image.cpp.
 #include "runtime/model_file.h"
 
+#include "base/checksum.h"
 #include "base/log.h"
 #include "formats/onnx/weights.h"
 #include "runtime/image.h"
 
 #include <algorithm>
-
-#define XXH_INLINE_ALL
-#include <xxhash.h>
 
 namespace diji {
 namespace {
@@ -25,8 +23,6 @@ std::string kind_of(const Device& device) {
                      traits.without_f64 ? ", no f64" : "", traits.simt ? ", SIMT" : "");
 }
 
-std::uint64_t hash_of(std::span<const std::byte> bytes) { return XXH3_64bits(bytes.data(), bytes.size()); }
-
 // The constants whose bytes stand in files below `folder`, found by their contents.
 Result<std::map<const HostTensor*, WeightReference>> references_to(const fs::path& model,
                                                                    const fs::path& folder,
@@ -37,14 +33,14 @@ Result<std::map<const HostTensor*, WeightReference>> references_to(const fs::pat
   const std::vector<WeightBytes> weights = TRY(weights_of(model));
   std::map<std::pair<std::size_t, std::uint64_t>, const WeightBytes*> by_contents;
   for (const WeightBytes& weight : weights)
-    by_contents.emplace(std::pair(weight.bytes.size(), hash_of(weight.bytes)), &weight);
+    by_contents.emplace(std::pair(weight.bytes.size(), checksum_of(weight.bytes)), &weight);
   std::map<const HostTensor*, WeightReference> references;
   ConstantList apart;
   print(graph, apart);
   for (const auto& constant : apart) {
     const auto bytes = constant->bytes();
     if (bytes.size() < kReferenceBytesMin) continue;
-    const auto found = by_contents.find({bytes.size(), hash_of(bytes)});
+    const auto found = by_contents.find({bytes.size(), checksum_of(bytes)});
     if (found == by_contents.end() || !std::ranges::equal(found->second->bytes, bytes)) continue;
     const fs::path file = (below / found->second->file).lexically_normal();
     references.emplace(constant.get(), WeightReference{file.string(), found->second->offset});

@@ -1,6 +1,7 @@
 // A small text for each model: "DIJIMDL1 <checksum>", the digest, and a line a file: its status and its name.
 #include "runtime/model_identity.h"
 
+#include "base/checksum.h"
 #include "base/log.h"
 
 #include <fmt/format.h>
@@ -9,9 +10,6 @@
 #include <algorithm>
 #include <ctime>
 #include <sstream>
-
-#define XXH_INLINE_ALL
-#include <xxhash.h>
 
 namespace diji {
 namespace {
@@ -35,7 +33,7 @@ Status status_of(const fs::path& path) {
 }
 
 std::string with_checksum(const std::string& body) {
-  return fmt::format("{} {:016x}\n{}", kMagic, XXH3_64bits(body.data(), body.size()), body);
+  return fmt::format("{} {:016x}\n{}", kMagic, checksum_of(body), body);
 }
 
 }  // namespace
@@ -45,7 +43,7 @@ ModelIdentity::ModelIdentity(CacheFolder& folder, const fs::path& model, int set
   std::error_code status;
   model_ = fs::absolute(model, status);
   const std::string path = model_.string();
-  name_ = fmt::format("{:016x}.model", XXH3_64bits(path.data(), path.size()));
+  name_ = fmt::format("{:016x}.model", checksum_of(path));
   before_ = status_of(model_).text;
 }
 

@@ -1,11 +1,11 @@
 // The import, step by step: versions, operators, order, constants, inputs, nodes, outputs.
 #include "formats/onnx/import.h"
 
+#include "base/checksum.h"
 #include "base/files.h"
 #include "base/log.h"
 #include "formats/onnx/attribute.h"
 #include "formats/onnx/coverage.h"
-#include "formats/onnx/digest.h"
 #include "formats/onnx/inputs.h"
 #include "formats/onnx/names.h"
 #include "formats/onnx/nodes.h"

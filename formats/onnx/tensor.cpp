@@ -101,14 +101,7 @@ Result<HostTensor> bytes_value(const TensorProto& tensor, const Source& source, 
   if (dtype == DType::boolean && !all_bools(bytes)) {
     return broken(tensor, source, "a bool that is neither 0 nor 1");
   }
-  // Elements are read in place, so a view must lie as its type wants it.
-  const auto alignment = static_cast<std::uintptr_t>(bytes_of(dtype));
-  if (reinterpret_cast<std::uintptr_t>(bytes.data()) % alignment == 0) {
-    return HostTensor::view(dtype, tensor.dims, bytes, owner);
-  }
-  HostTensor copy = TRY(HostTensor::allocate(dtype, tensor.dims));
-  std::ranges::copy(bytes, copy.mutable_bytes().begin());
-  return copy;
+  return HostTensor::view_or_copy(dtype, tensor.dims, bytes, owner);
 }
 
 // The bytes that hold packed elements, from wherever they are kept.

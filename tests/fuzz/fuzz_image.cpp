@@ -1,6 +1,7 @@
 // libFuzzer target: any bytes as the head of a compiled model, under a checksum that fits, give an error or
 // an image whose graph keeps the rules and that is written and read back.
 #include "base/check.h"
+#include "base/checksum.h"
 #include "base/files.h"
 #include "graph/verify.h"
 #include "runtime/image.h"
@@ -13,9 +14,6 @@
 #include <span>
 #include <string>
 #include <vector>
-
-#define XXH_INLINE_ALL
-#include <xxhash.h>
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size);
 
@@ -44,7 +42,7 @@ diji::Result<diji::Image> parsed(std::span<const std::span<const std::byte>> pie
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   std::vector<std::byte> file(24 + size + 4096);  // constants find some bytes behind the head
   std::memcpy(file.data(), "DIJIIMG1", 8);
-  const std::uint64_t numbers[] = {XXH3_64bits(data, size), size};
+  const std::uint64_t numbers[] = {diji::checksum_of(std::as_bytes(std::span(data, size))), size};
   std::memcpy(file.data() + 8, numbers, sizeof numbers);
   if (size > 0) std::memcpy(file.data() + 24, data, size);
   const std::span<const std::byte> whole(file);

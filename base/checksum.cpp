@@ -1,12 +1,18 @@
 // xxHash, compiled in here and nowhere else.
-#include "formats/onnx/digest.h"
+#include "base/checksum.h"
 
 #include <fmt/format.h>
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-namespace diji::onnx {
+namespace diji {
+
+std::uint64_t checksum_of(std::span<const std::byte> bytes) {
+  return XXH3_64bits(bytes.data(), bytes.size());
+}
+
+std::uint64_t checksum_of(std::string_view text) { return checksum_of(std::as_bytes(std::span(text))); }
 
 std::string digest_of(std::span<const std::span<const std::byte>> parts) {
   XXH3_state_t state;
@@ -17,4 +23,9 @@ std::string digest_of(std::span<const std::span<const std::byte>> parts) {
   return fmt::format("{:016x}{:016x}", hash.high64, hash.low64);
 }
 
-}  // namespace diji::onnx
+std::string digest_of(std::string_view text) {
+  const std::span<const std::byte> part = std::as_bytes(std::span(text));
+  return digest_of(std::span(&part, 1));
+}
+
+}  // namespace diji
