@@ -107,6 +107,8 @@ struct ForeignNode {
   Values inputs;
   Attributes attributes;
   std::size_t outputs = 1;  ///< how many the node names
+  /// Set by adapt(): the record's last operand is a key of random numbers, which the importer gives.
+  bool draws = false;
 };
 
 /// Where a model format names this operator.

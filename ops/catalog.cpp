@@ -14,6 +14,7 @@ constexpr std::span<const OpDef> (*kFamilies[])() = {
     integer_product_ops, convolution_ops, pooling_ops,     einsum_ops,        padding_ops,
     resize_ops,          image_ops,       signal_ops,      loss_ops,          selection_ops,
     attention_ops,       recurrent_ops,   state_space_ops, minifloat_ops,     fused_ops,
+    random_ops,
 };
 
 }  // namespace

@@ -32,5 +32,6 @@ std::span<const OpDef> recurrent_ops();
 std::span<const OpDef> state_space_ops();
 std::span<const OpDef> minifloat_ops();
 std::span<const OpDef> fused_ops();
+std::span<const OpDef> random_ops();
 
 }  // namespace diji

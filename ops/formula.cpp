@@ -5,6 +5,12 @@
 
 namespace diji {
 
+std::optional<double> constant_number(Builder& b, ValueId id) {
+  if (!b.ok() || b.graph().value(id).constant == nullptr || b.graph().value(id).constant->count() != 1)
+    return std::nullopt;
+  return b.graph().value(id).constant->as_double(0);
+}
+
 ValueId size_scalar(Builder& b, const Dim& size, DType dtype) {
   return b.convert(b.reshape(b.dims({size}), {}), dtype);
 }

@@ -21,6 +21,8 @@ inline bool is_16_bit_float(DType dtype) { return dtype == DType::f16 || dtype =
 /// f32 for 16-bit floats, whose intermediate results would round or overflow; else the dtype itself.
 inline DType wider(DType dtype) { return is_16_bit_float(dtype) ? DType::f32 : dtype; }
 
+/// The element of a constant scalar; nothing where it is computed.
+std::optional<double> constant_number(Builder& b, ValueId id);
 /// A scalar that is an expression of sizes.
 ValueId size_scalar(Builder& b, const Dim& size, DType dtype = DType::i64);
 /// The smallest number of the dtype: −inf for floats.

@@ -12,12 +12,6 @@
 namespace diji {
 namespace {
 
-std::optional<double> constant_number(Builder& b, ValueId id) {
-  if (!b.ok() || b.graph().value(id).constant == nullptr || b.graph().value(id).constant->count() != 1)
-    return std::nullopt;
-  return b.graph().value(id).constant->as_double(0);
-}
-
 // How many elements a range has, where sizes or constants tell.
 std::optional<Dim> range_count(Builder& b, const OpCall& call) {
   const auto start = b.contents(call.inputs[0]), limit = b.contents(call.inputs[1]),
@@ -167,26 +161,6 @@ Values flatten(Builder& b, const OpCall& call) {
                                      element_count(Shape(from.begin() + axis, from.end()))})};
 }
 
-// Inference: nothing is dropped.
-Values dropout(Builder& b, const OpCall& call) {
-  if (call.inputs.size() > 2 && call.inputs[2] != ValueId::none &&
-      constant_number(b, call.inputs[2]) != 0.0) {
-    const bool nothing = call.inputs[1] != ValueId::none && constant_number(b, call.inputs[1]) == 0.0;
-    if (!nothing)
-      return {
-          b.fail(ErrorCode::unsupported, "training mode drops elements at random, which is not built yet")};
-  }
-  const DType mask = call.attributes.get_or("mask_dtype", DType::boolean);
-  return {call.inputs[0], b.broadcast(b.scalar(mask, 1), b.shape(call.inputs[0]))};
-}
-
-// Before version 7 the mask is off in training only; before 10 it has the data's dtype.
-Result<void> dropout_attributes(Builder& b, ForeignNode& node) {
-  for (const std::string_view name : {"consumed_inputs", "ratio", "is_test"}) node.attributes.erase(name);
-  if (node.version < 10 && !node.inputs.empty()) node.attributes.set("mask_dtype", b.dtype(node.inputs[0]));
-  return {};
-}
-
 Result<void> split_sizes(Builder& b, ForeignNode& node) {
   TRY(attribute_to_input(b, node, "split", 1));
   const bool given = node.inputs.size() > 1 && node.inputs[1] != ValueId::none;
@@ -273,10 +247,6 @@ std::vector<Sample> flatten_samples(DType t) {
           {"last", {sample_tensor(t, {2, 3, 4}, Fill::normal)}, {{"axis", std::int64_t{3}}}, {}}};
 }
 
-std::vector<Sample> dropout_samples(DType t) {
-  return {{"inference", {sample_tensor(t, {3, 17}, Fill::special)}, {}, {}}};
-}
-
 constexpr OperandMode kOptional = OperandMode::optional;
 constexpr DTypeSet kRange = kNumeric;
 
@@ -354,18 +324,6 @@ constexpr std::array kOps = {
           .samples = flatten_samples,
           .onnx = {"Flatten", {1, 9, 11, 13, 21, 23, 24, 25}},
           .oracle = "onnx-node:test_flatten"},
-    OpDef{.name = "dropout",
-          .doc = "Inference: the data as they are, and a mask that keeps everything.",
-          .inputs = {{"data", "[...]", kFloating},
-                     {"ratio", "[]", kFloating, "R", kOptional},
-                     {"training_mode", "[]", kBool, "bool", kOptional}},
-          .outputs = {{"output", "[...]", kFloating}, {"mask", "[...]", kAny, "mask_dtype"}},
-          .attributes = {{"seed", AttributeKind::integer, "any", "unused in inference"},
-                         {"mask_dtype", AttributeKind::dtype, "bool", "of the mask"}},
-          .decompose = dropout,
-          .samples = dropout_samples,
-          .onnx = {"Dropout", {1, 6, 7, 10, 12, 13, 22}, dropout_attributes},
-          .oracle = "onnx-node:test_dropout"},
 };
 
 }  // namespace

@@ -76,12 +76,14 @@ DeviceList& devices_for(int threads) {
 
 nb::object load(const std::string& path, const std::string& device, int threads,
                 const std::map<std::string, std::int64_t>& dims, const nb::dict& constants,
-                const std::vector<std::string>& op_libraries, std::uint64_t memory_limit_bytes) {
+                const std::vector<std::string>& op_libraries, std::uint64_t memory_limit_bytes,
+                std::uint64_t seed) {
   if (threads < 0)
     return raise(ErrorCode::usage, fmt::format("threads = {} is no number of threads", threads));
   SessionOptions options;
   options.device = device;
   options.memory_limit_bytes = memory_limit_bytes;
+  options.seed = seed;
   options.fixed_dims = dims;
   for (const auto& [key, value] : constants) {
     const auto name = nb::cast<std::string>(nb::str(key));
@@ -140,7 +142,7 @@ nb::object specs_of(const Model& model, bool of_outputs) {
   if (model.opened == nullptr) return closed();
   const Session& session = *model.opened->session;
   nb::list specs;
-  for (const Port& port : of_outputs ? session.outputs() : session.graph().inputs()) {
+  for (const Port& port : of_outputs ? std::span<const Port>(session.outputs()) : session.inputs()) {
     if (port.value == ValueId::none) {
       specs.append(nb::make_tuple(port.name, nb::none(), nb::none()));
       continue;

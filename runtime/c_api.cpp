@@ -4,6 +4,7 @@
 #include "runtime/session.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <new>
 
 struct diji_model {
@@ -49,9 +50,11 @@ diji_status_code usage(std::string_view sentence) {
   return failed(diji::fail(ErrorCode::usage, "{}", sentence).error());
 }
 
-// Devices are opened once for all models of the process.
+// Devices are opened once for all models of the process, and live as long as it: a program may end with
+// models that it never freed.
 diji::DeviceList& devices(int threads) {
-  static diji::DeviceList list(diji::built_in_plugins(), threads > 0 ? threads : diji::usable_cores());
+  static auto& list =
+      *new diji::DeviceList(diji::built_in_plugins(), threads > 0 ? threads : diji::usable_cores());
   return list;
 }
 
@@ -85,13 +88,15 @@ const char* diji_version(void) { return DIJI_VERSION; }
 
 diji_status_code diji_model_load(const char* path, const diji_load_options* options, diji_model** model) {
   if (path == nullptr || model == nullptr) return usage("diji_model_load: a null pointer");
-  if (options != nullptr && options->struct_size < sizeof(diji_load_options))
+  const bool has_seed = options != nullptr && options->struct_size >= sizeof(diji_load_options);
+  if (options != nullptr && options->struct_size < offsetof(diji_load_options, seed))
     return usage("diji_model_load: struct_size is too small");
   return guarded([&] {
     diji::SessionOptions session_options;
     if (options != nullptr) {
       if (options->device != nullptr) session_options.device = options->device;
       session_options.memory_limit_bytes = options->memory_limit_bytes;
+      if (has_seed) session_options.seed = options->seed;
     }
     auto session =
         diji::Session::open(devices(options == nullptr ? 0 : options->threads), path, session_options);
@@ -106,7 +111,7 @@ void diji_model_free(diji_model* model) { delete model; }
 
 size_t diji_model_input_count(const diji_model* model) {
   if (model == nullptr) return 0;
-  return model->session->graph().inputs().size();
+  return model->session->inputs().size();
 }
 size_t diji_model_output_count(const diji_model* model) {
   if (model == nullptr) return 0;
@@ -115,7 +120,7 @@ size_t diji_model_output_count(const diji_model* model) {
 
 const char* diji_model_input_name(const diji_model* model, size_t index) {
   if (model == nullptr) return nullptr;
-  const auto& ports = model->session->graph().inputs();
+  const auto ports = model->session->inputs();
   return index < ports.size() ? ports[index].name.c_str() : nullptr;
 }
 

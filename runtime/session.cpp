@@ -8,6 +8,7 @@
 #include "graph/reference.h"
 #include "graph/text.h"
 #include "ops/catalog.h"
+#include "ops/random_numbers.h"
 #include "plugins/cpu/cpu_plugin.h"
 #include "plugins/cuda_like/cuda_like_plugin.h"
 #include "plugins/opencl/opencl_plugin.h"
@@ -37,7 +38,14 @@ Result<Graph> read_graph_text(const std::filesystem::path& path, const SessionOp
 
 std::unexpected<Error> about_input(std::string sentence) { return fail(ErrorCode::mismatch, "{}", sentence); }
 
-std::vector<std::string> port_names(const std::vector<Port>& ports) {
+// The key comes last among the ports.
+bool draws(std::span<const Port> ports) { return !ports.empty() && ports.back().name == kRandomKey; }
+
+std::span<const Port> without_key(const std::vector<Port>& ports) {
+  return std::span(ports).first(ports.size() - (draws(ports) ? 1 : 0));
+}
+
+std::vector<std::string> port_names(std::span<const Port> ports) {
   std::vector<std::string> names;
   for (const Port& port : ports) names.push_back(port.name);
   return names;
@@ -47,9 +55,9 @@ std::vector<std::string> port_names(const std::vector<Port>& ports) {
 Result<std::vector<HostTensor>> in_order(const Graph& graph,
                                          const std::map<std::string, HostTensor>& inputs) {
   const std::vector<Port>& ports = graph.inputs();
-  const std::vector<std::string> names = port_names(ports);
+  const std::vector<std::string> names = port_names(without_key(ports));
   for (const auto& [name, tensor] : inputs) {
-    if (std::ranges::find(names, name) != names.end()) continue;
+    if (std::ranges::find(ports, name, &Port::name) != ports.end()) continue;
     const std::string nearest = nearest_name(name, names);
     return about_input(fmt::format("the model has no input '{}'; {}its inputs are: {}", name,
                                    nearest.empty() ? "" : fmt::format("did you mean '{}'? ", nearest),
@@ -69,6 +77,13 @@ Result<std::vector<HostTensor>> in_order(const Graph& graph,
 
 }  // namespace
 
+// Tensors share their bytes: a copy of the map is cheap beside a run.
+std::map<std::string, HostTensor> with_key(std::map<std::string, HostTensor> inputs, std::uint64_t seed,
+                                           std::uint64_t run) {
+  inputs.try_emplace(std::string(kRandomKey), random_key(seed, run));
+  return inputs;
+}
+
 Result<Graph> read_model(const std::filesystem::path& path, const SessionOptions& options) {
   if (path.extension() == kModelFileSuffix) return read_model_file(path);
   if (is_graph_text(path)) return read_graph_text(path, options);
@@ -78,7 +93,8 @@ Result<Graph> read_model(const std::filesystem::path& path, const SessionOptions
 
 Result<std::vector<HostTensor>> interpret_by_name(const Graph& graph, Arithmetic arithmetic,
                                                   const std::map<std::string, HostTensor>& inputs) {
-  const std::vector<HostTensor> ordered = TRY(in_order(graph, inputs));
+  const bool needs_key = draws(graph.inputs()) && !inputs.contains(std::string(kRandomKey));
+  const std::vector<HostTensor> ordered = TRY(in_order(graph, needs_key ? with_key(inputs, 0, 0) : inputs));
   std::vector<HostTensor> outputs = TRY(interpret(graph, ordered, arithmetic));
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     Array exact = array_of(outputs[i]);
@@ -169,6 +185,7 @@ std::unique_ptr<Session> Session::with(std::shared_ptr<const Executable> executa
                                        const SessionOptions& options, std::shared_ptr<MemoryPool> pool) {
   std::unique_ptr<Session> session(new Session());
   session->coverage_ = std::move(coverage);
+  session->seed_ = options.seed;
   session->pool_ = pool != nullptr ? std::move(pool)
                                    : std::make_shared<MemoryPool>(*executable->device, options.name,
                                                                   options.memory_limit_bytes);
@@ -232,6 +249,15 @@ Result<std::vector<HostTensor>> Session::run_form(Form& form, std::span<const Ho
 Result<std::vector<HostTensor>> Session::run(const std::map<std::string, HostTensor>& inputs, RunStats* stats,
                                              const RunOptions& options) {
   if (staged_ != nullptr) return run_staged(inputs, stats, options);
+  if (!draws(graph().inputs()) || inputs.contains(std::string(kRandomKey)))
+    return run_whole(inputs, stats, options);
+  return run_whole(with_key(inputs, seed_, runs_++), stats, options);
+}
+
+std::span<const Port> Session::inputs() const { return without_key(graph().inputs()); }
+
+Result<std::vector<HostTensor>> Session::run_whole(const std::map<std::string, HostTensor>& inputs,
+                                                   RunStats* stats, const RunOptions& options) {
   const std::vector<HostTensor> ordered = TRY(in_order(graph(), inputs));
   auto outputs = run_form(main_, ordered, stats, options);
   if (outputs || !outputs.error().stretchable) return outputs;

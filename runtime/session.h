@@ -5,6 +5,7 @@
 #include "runtime/compiler.h"
 #include "runtime/coverage.h"
 
+#include <atomic>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
@@ -21,6 +22,7 @@ struct SessionOptions {
   std::string name;                                ///< what messages call the model; "": its file or graph
   std::string device;                              ///< "": DIJI_DEVICE, else "cpu"
   std::uint64_t memory_limit_bytes = 0;            ///< of the model's own pool
+  std::uint64_t seed = 0;                          ///< of the numbers that the model draws
   std::map<std::string, std::int64_t> fixed_dims;  ///< symbol to size: baked in
   std::map<std::string, HostTensor> constants;     ///< inputs that become part of the model
   std::map<std::string, HostTensor> overrides;     ///< in place of defaults; other names are left alone
@@ -49,6 +51,8 @@ class Session {
   /// are the model's.
   const Graph& graph() const { return executable().graph(); }
   const Executable& executable() const { return *main_.executable; }
+  /// The model's. A key of random numbers is none of them, though a run takes it under its name (kRandomKey).
+  std::span<const Port> inputs() const;
   /// The model's; of a staged session they have names only.
   const std::vector<Port>& outputs() const { return outputs_; }
   /// Of what is compiled by now, as are the next two.
@@ -63,6 +67,8 @@ class Session {
   /// Outputs in the order of the ports. Errors: missing, unknown (nearest name) or unfit inputs, data,
   /// memory. The first run in which a size of 1 meets another that it was taken to equal compiles the model
   /// once more, in the form that stretches such sizes (Graph::stretches); only such runs use that form.
+  /// Random numbers follow from the session's seed and the number of the run: the n-th run of any session of
+  /// one seed draws the same, and each run others.
   Result<std::vector<HostTensor>> run(const std::map<std::string, HostTensor>& inputs,
                                       RunStats* stats = nullptr, const RunOptions& options = {});
 
@@ -82,6 +88,8 @@ class Session {
                                                       const SessionOptions& options, const Error& undecided);
   Result<std::vector<HostTensor>> run_staged(const std::map<std::string, HostTensor>& inputs, RunStats* stats,
                                              const RunOptions& options);
+  Result<std::vector<HostTensor>> run_whole(const std::map<std::string, HostTensor>& inputs, RunStats* stats,
+                                            const RunOptions& options);
   Result<std::unique_ptr<ExecutionContext>> take_context(Form& form);
   Result<std::vector<HostTensor>> run_form(Form& form, std::span<const HostTensor> inputs, RunStats* stats,
                                            const RunOptions& options);
@@ -98,15 +106,22 @@ class Session {
   std::function<Result<std::shared_ptr<const Executable>>()> open_stretching_;
   std::optional<Form> stretching_;
   std::string cache_miss_ = "made by a program";
+  std::uint64_t seed_ = 0;
+  std::atomic<std::uint64_t> runs_ = 0;
 };
 
 /// The graph in a file that diji reads, as Session::open sees it. Errors: not_found, malformed, unsupported.
 Result<Graph> read_model(const std::filesystem::path& path, const SessionOptions& options);
 
-/// What Session::run gives, by the interpreter: every operator by its decomposition in double, no pass, no
-/// kernel, no device. Outputs have the declared dtypes. Slow. Errors: as run, and those of interpret().
+/// What the first run of a Session gives, by the interpreter: every operator by its decomposition in double,
+/// no pass, no kernel, no device. Outputs have the declared dtypes. Slow. Errors: as run, and those of
+/// interpret().
 Result<std::vector<HostTensor>> interpret_by_name(const Graph& graph, Arithmetic arithmetic,
                                                   const std::map<std::string, HostTensor>& inputs);
+
+/// The inputs and the key of this run, where none is given.
+std::map<std::string, HostTensor> with_key(std::map<std::string, HostTensor> inputs, std::uint64_t seed,
+                                           std::uint64_t run);
 
 /// The name in DIJI_DEVICE, else "cpu".
 std::string default_device();

@@ -2,6 +2,7 @@
 // contents.
 #include "base/log.h"
 #include "formats/onnx/import.h"
+#include "ops/random_numbers.h"
 #include "runtime/session.h"
 
 #include <algorithm>
@@ -69,6 +70,7 @@ Result<std::unique_ptr<Session>> Session::open_staged(DeviceList& devices, const
   std::unique_ptr<Session> session(new Session());
   session->main_.executable = staged->deciding->main_.executable;
   session->pool_ = staged->deciding->pool_;
+  session->seed_ = options.seed;
   if (options.only.empty()) {
     for (std::string& name : TRY(output_names_of(path)))
       session->outputs_.push_back({std::move(name), ValueId::none});
@@ -89,9 +91,16 @@ Result<std::unique_ptr<Session>> Session::open_staged(DeviceList& devices, const
 
 Result<std::vector<HostTensor>> Session::run_staged(const std::map<std::string, HostTensor>& inputs,
                                                     RunStats* stats, const RunOptions& options) {
-  const auto values = TRY(staged_->deciding->run(inputs, nullptr, options));
+  // Both parts draw with one key: what both compute is the same.
+  const auto keyed = with_key(inputs, seed_, runs_++);
+  const auto run_part = [&](Session& part, RunStats* part_stats) {
+    auto own = keyed;
+    if (part.inputs().size() == part.graph().inputs().size()) own.erase(std::string(kRandomKey));
+    return part.run(own, part_stats, options);
+  };
+  const auto values = TRY(run_part(*staged_->deciding, nullptr));
   const auto rest = TRY(staged_->rest_for(values));
-  if (rest->outputs().size() == outputs_.size()) return rest->run(inputs, stats, options);
+  if (rest->outputs().size() == outputs_.size()) return run_part(*rest, stats);
   return fail(ErrorCode::unsupported,
               "{} outputs are {} tensors for these values of {}: a sequence among them", outputs_.size(),
               rest->outputs().size(), fmt::join(staged_->names, ", "));

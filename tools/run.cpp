@@ -25,7 +25,7 @@ constexpr std::array kOptions = {
     OptionDef{"--input", "NAME=FILE|random|zeros", "an input: from FILE.npy or FILE.pb, or made up", true},
     OptionDef{"--data", "DIR",
               "inputs input_N.pb and expected outputs output_N.pb, as ONNX's tests have them"},
-    OptionDef{"--seed", "N", "of random inputs (default: 1)"},
+    OptionDef{"--seed", "N", "of random inputs, and of the numbers that the model draws (default: 1)"},
     OptionDef{"--output", "DIR", "write each output to DIR/<name>.npy (.pb where npy lacks the dtype)"},
     OptionDef{"--expect", "DIR",
               "compare each output with DIR/<name>.npy or .pb; exit code 1 where one differs"},

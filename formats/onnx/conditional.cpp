@@ -22,7 +22,7 @@ struct Rest {
 };
 
 struct Branch {
-  explicit Branch(Scope& outer) : graph(outer.body.builder.graph().child()), body(graph) {}
+  explicit Branch(Scope& outer) : graph(outer.body.builder.graph().child()), body(graph, &outer.body) {}
   Graph graph;
   Body body;
   ImportedList outputs;

@@ -12,6 +12,7 @@
 #include "formats/onnx/order.h"
 #include "formats/onnx/special.h"
 #include "formats/onnx/tensor.h"
+#include "ops/random_numbers.h"
 
 #include <algorithm>
 #include <ranges>
@@ -93,6 +94,10 @@ class Importer {
 
   Result<void> add_inputs() {
     for (const ValueInfoProto& info : model_.graph.inputs) {
+      if (info.name == kRandomKey) {
+        return fail_at(ErrorCode::unsupported, model_.file, info.offset,
+                       "an input is called '{}', which is diji's own", kRandomKey);
+      }
       if (scope_.values.contains(info.name)) {
         result_.defaulted_inputs.emplace_back(info.name);
       } else if (const auto given = options_.constants.find(std::string(info.name));

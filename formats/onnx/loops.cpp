@@ -34,9 +34,10 @@ class LoopBuilder {
     while (true) {
       TRY(importer_.charge(std::ssize(inputs_.carried) + std::ssize(inputs_.scanned) + 1));
       Graph graph = outer_.body.builder.graph().child();
-      Body body(graph);
+      Body body(graph, &outer_.body);
       Scope scope(body, outer_);
       const ValueId iteration = graph.add_input("iteration", {DType::i64, {}});
+      body.iteration = iteration;
       const Values carried = add_carried(graph), slices = add_slices(graph);
       const BodyOutputs outputs = TRY(make(scope, iteration, carried, slices));
       TRY(body.builder.status());
@@ -160,6 +161,7 @@ class Unroller {
                            {Tensor{.id = truth(builder)}}};
     inputs.insert(inputs.end(), carried.begin(), carried.end());
     Scope scope(site_.scope.body, site_.scope);
+    scope.path += fmt::format("{}/", trip);
     const ImportedList outputs = TRY(site_.importer.add_graph(body_, std::move(inputs), scope));
     std::copy_n(outputs.begin() + 1, carried.size(), carried.begin());
     for (std::size_t i = 0; i < stacked_.size(); ++i)

@@ -1,6 +1,7 @@
 // One node after the other: what it is, what it takes, what it gives.
 #include "formats/onnx/nodes.h"
 
+#include "base/checksum.h"
 #include "formats/onnx/attribute.h"
 #include "formats/onnx/conditional.h"
 #include "formats/onnx/names.h"
@@ -48,6 +49,15 @@ Result<void> check_special_attributes(const NodeProto& node, const SpecialOp& op
   return {};
 }
 
+// The key, and a stream of the node's own where it has no seed: its place in the model decides which.
+void add_randomness(const OpDef& op, ForeignNode& call, Scope& scope) {
+  call.inputs.resize(op.inputs.size(), ValueId::none);
+  call.inputs.back() = scope.body.random_key();
+  if (!call.attributes.has("stream")) {
+    call.attributes.set("stream", static_cast<std::int64_t>(checksum_of(scope.path_within())));
+  }
+}
+
 // Of a node in the model's own graph: the operands whose contents were wanted and are computed at run time.
 std::unexpected<Error> with_deciding_values(const NodeProto& node, Scope& scope, Error error) {
   if (!error.contents_decide || scope.depth != 0) return std::unexpected(std::move(error));
@@ -84,6 +94,7 @@ Result<void> NodeImporter::add_nodes(const GraphProto& graph, const NodeOrder& o
   sorted_ |= !order.was_sorted;
   for (std::size_t position = 0; position < order.nodes.size(); ++position) {
     const NodeProto& node = graph.nodes[order.nodes[position]];
+    scope.at = node.outputs.empty() ? std::string_view() : node.outputs[0];
     const SpecialOp* special = functions_.find(node) == nullptr ? find_special(node) : nullptr;
     if (special == nullptr || special->import != nullptr) {
       auto added = add_node(node, scope);
@@ -179,6 +190,7 @@ Result<ImportedList> NodeImporter::call_function(const FunctionProto& function, 
   Scope own(scope.body, opsets);
   own.call = &call;
   own.depth = scope.depth + 1;
+  own.path = scope.path_within();
   return add_graph(function.body, std::move(inputs), own);
 }
 
@@ -212,6 +224,7 @@ Result<ImportedList> NodeImporter::call_operator(const NodeProto& node, Imported
       return at_node(model_.file, node, std::move(adapted).error());
     }
   }
+  if (call.draws) add_randomness(*record.op, call, scope);
   TRY(check_known(node, *record.op, call.attributes, model_.file));
   const Values outputs =
       builder.call(*record.op, std::move(call.inputs), std::move(call.attributes), std::string(node.name));

@@ -2,6 +2,7 @@
 #include "formats/onnx/scope.h"
 
 #include "base/check.h"
+#include "ops/random_numbers.h"
 
 namespace diji::onnx {
 
@@ -42,6 +43,17 @@ Tensor Body::capture(Body& outer, const Tensor& tensor) {
   }
   known_.emplace(tensor.id, *inside);
   return {*inside, tensor.packed};
+}
+
+ValueId Body::random_key() {
+  if (random_key_ != ValueId::none) return random_key_;
+  if (outer_ == nullptr) {
+    random_key_ = builder.graph().add_input(std::string(kRandomKey), {DType::u64, {}});
+  } else {
+    random_key_ = capture(*outer_, {.id = outer_->random_key()}).id;
+    if (iteration != ValueId::none) random_key_ = fold_in(builder, random_key_, iteration);
+  }
+  return random_key_;
 }
 
 bool Scope::sees(std::string_view name) const {

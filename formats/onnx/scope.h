@@ -10,6 +10,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <variant>
@@ -47,15 +48,20 @@ inline constexpr int kScopeDepthMax = 64;
 /// captures.
 class Body {
  public:
-  explicit Body(Graph& graph) : builder(graph) {}
+  explicit Body(Graph& graph, Body* outer = nullptr) : builder(graph), outer_(outer) {}
 
   /// The value inside that stands for one of the graph around: constants and known sizes are made again.
   Tensor capture(Body& outer, const Tensor& tensor);
   const std::vector<std::pair<ValueId, ValueId>>& captures() const { return captures_; }
+  /// The run's, or of a loop's body the iteration's: the outermost graph has an input for it from then on.
+  ValueId random_key();
 
   Builder builder;
+  ValueId iteration = ValueId::none;  ///< of a loop's body
 
  private:
+  Body* outer_;
+  ValueId random_key_ = ValueId::none;
   std::map<ValueId, ValueId> known_;
   std::vector<std::pair<ValueId, ValueId>> captures_;  ///< outside, inside
 };
@@ -74,17 +80,26 @@ class Scope {
   Scope(Body& body, const Opsets& opsets) : body(body), opsets(opsets) {}
   /// A graph inside another, built into `body`.
   Scope(Body& body, Scope& outer)
-      : body(body), opsets(outer.opsets), call(outer.call), depth(outer.depth + 1), outer_(&outer) {}
+      : body(body),
+        opsets(outer.opsets),
+        call(outer.call),
+        depth(outer.depth + 1),
+        path(outer.path_within()),
+        outer_(&outer) {}
 
   bool sees(std::string_view name) const;
   /// CHECKs that it is visible: order_nodes has looked.
   Imported find(std::string_view name);
   Scope* outer() const { return outer_; }
+  /// The path of what is inside the node at hand.
+  std::string path_within() const { return fmt::format("{}{}/", path, at); }
 
   Body& body;
   const Opsets& opsets;
   const FunctionCall* call = nullptr;
   int depth = 0;
+  std::string path;     ///< the nodes around, by their first outputs: "call/loop/"
+  std::string_view at;  ///< the node at hand, likewise
   std::map<std::string_view, Imported> values;
 
  private:

@@ -195,6 +195,7 @@ Result<ImportedList> sequence_map(Site& site) {
   std::vector<Sequence> results(body.outputs.size());
   for (std::size_t k = 0; k < length; ++k) {
     Scope scope(site.scope.body, site.scope);
+    scope.path += fmt::format("{}/", k);
     const ImportedList outputs = TRY(site.importer.add_graph(body, TRY(elements_at(site, k)), scope));
     for (std::size_t i = 0; i < outputs.size(); ++i) {
       const auto* item = std::get_if<Tensor>(&outputs[i].value);

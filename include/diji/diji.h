@@ -54,6 +54,8 @@ typedef struct diji_load_options {
   const char* device;          /* "cpu:0"; null: DIJI_DEVICE, else "cpu" */
   int32_t threads;             /* 0: the cores this process may use */
   uint64_t memory_limit_bytes; /* of this model's pool; 0: none */
+  uint64_t seed;               /* of the random numbers that the model draws; the n-th run of any load with it
+                                  draws the same (a struct_size without it: 0) */
 } diji_load_options;
 
 /* Reads and compiles the model (from the compile cache where it can). `options` may be null. Free with

@@ -131,6 +131,7 @@ def load(
     constants: Mapping[str, Any] | None = None,
     op_libraries: Sequence[str | os.PathLike[str]] = (),
     memory_limit_bytes: int | None = None,
+    seed: int = 0,
 ) -> Model:
     """Reads a model file (ONNX, or the text form of a graph) and compiles it; kernels are cached on disk.
 
@@ -144,6 +145,9 @@ def load(
         Shared objects with operators of one's own (include/diji/custom_op.h).
     memory_limit_bytes
         What the model's own pool of device memory may hold. None: no limit.
+    seed
+        Of the random numbers that the model draws (0 to 2**64 - 1): each run draws others, and the n-th run of any
+        model loaded with this seed the same on every device.
 
     Raises NotFoundError, MalformedError, UnsupportedError, NoDeviceError, OutOfMemoryError, UsageError.
     """
@@ -155,6 +159,7 @@ def load(
         dict(constants or {}),
         [os.fspath(library) for library in op_libraries],
         memory_limit_bytes or 0,
+        seed,
     )
     return Model(opened, os.fspath(path))
 

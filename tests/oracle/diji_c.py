@@ -17,19 +17,19 @@ class TensorView(ctypes.Structure):
 class LoadOptions(ctypes.Structure):
     _fields_ = [
         ("struct_size", ctypes.c_uint32), ("device", ctypes.c_char_p), ("threads", ctypes.c_int32),
-        ("memory_limit_bytes", ctypes.c_uint64),
+        ("memory_limit_bytes", ctypes.c_uint64), ("seed", ctypes.c_uint64),
     ]  # fmt: skip
 
 
 class Model:
-    def __init__(self, path, threads, build):
+    def __init__(self, path, threads, build, device=None, seed=0):
         """`build` is a folder of a build, with lib/libdiji.so in it."""
         self.c = ctypes.CDLL(build / "lib/libdiji.so")
         self.c.diji_error_message.restype = ctypes.c_char_p
         self.c.diji_model_output_count.restype = ctypes.c_size_t
         self.c.diji_model_coverage.restype = ctypes.c_char_p
         self.model = ctypes.c_void_p()
-        options = LoadOptions(ctypes.sizeof(LoadOptions), None, threads, 0)
+        options = LoadOptions(ctypes.sizeof(LoadOptions), device.encode() if device else None, threads, 0, seed)
         self.check(self.c.diji_model_load(str(path).encode(), ctypes.byref(options), ctypes.byref(self.model)))
 
     def check(self, status):

@@ -61,7 +61,7 @@ TEST_CASE("what cannot be loaded says why") {
   EXPECT(diji_model_load(path.c_str(), nullptr, &model) == DIJI_STATUS_INPUT);
   EXPECT(std::string_view(diji_error_code()) == "malformed");
   EXPECT(diji_error_offset() >= 2);
-  const diji_load_options options = {sizeof(options), "gpu:3", 0, 0};
+  const diji_load_options options = {sizeof(options), "gpu:3", 0, 0, 0};
   EXPECT(diji_model_load(model_file(scratch).c_str(), &options, &model) == DIJI_STATUS_ENVIRONMENT);
   EXPECT(std::string_view(diji_error_message()).contains("cpu:0"));
   diji_model_free(nullptr);
