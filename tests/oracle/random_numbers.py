@@ -193,11 +193,13 @@ def check_independence(bench):
     size = 4096
     one = lambda name: helper.make_node("RandomUniform", [], [name], shape=(size,))
     again = [helper.make_node("RandomUniform", [], [name], shape=(size,), seed=7.0) for name in ("c", "d")]
+    port = helper.make_tensor_value_info
     body = helper.make_graph(
-        [one("r"), helper.make_node("Identity", ["go"], ["on"])], "body",
-        [helper.make_tensor_value_info("i", TensorProto.INT64, ()), helper.make_tensor_value_info("go", TensorProto.BOOL, ())],
-        [helper.make_tensor_value_info("on", TensorProto.BOOL, ()), helper.make_tensor_value_info("r", TensorProto.FLOAT, None)],
-    )  # fmt: skip
+        [one("r"), helper.make_node("Identity", ["go"], ["on"])],
+        "body",
+        [port("i", TensorProto.INT64, ()), port("go", TensorProto.BOOL, ())],
+        [port("on", TensorProto.BOOL, ()), port("r", TensorProto.FLOAT, None)],
+    )
     trips = helper.make_node("Constant", [], ["trips"], value=helper.make_tensor("", TensorProto.INT64, (), [3]))
     loops = [helper.make_node("Loop", ["trips", ""], [name], body=body) for name in ("p", "q")]
     names = "a b c d p q".split()

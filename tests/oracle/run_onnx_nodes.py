@@ -75,9 +75,12 @@ def export(case, directory):
 def plant_wrong(case, directory):
     """The same case with one element of its first output changed; False where that says nothing."""
     inputs, outputs = case.data_sets[0]
-    if not isinstance(outputs[0], numpy.ndarray) or outputs[0].dtype != numpy.float32 or outputs[0].size < 2:
+    first = outputs[0]
+    if not isinstance(first, numpy.ndarray) or first.dtype != numpy.float32 or first.size < 2:
         return False
-    wrong = outputs[0].copy()
+    if not numpy.isfinite(first.flat[first.size - 1]):
+        return False
+    wrong = first.copy()
     wrong.flat[wrong.size - 1] += 1 + abs(wrong.flat[wrong.size - 1])
     export(dataclasses.replace(case, data_sets=[(inputs, [wrong, *outputs[1:]])]), directory)
     return True
