@@ -199,10 +199,13 @@ void Session::release_idle() {
 }
 
 // Null where the model has no such form.
-Session::Form* Session::stretching_form() {
+Result<Session::Form*> Session::stretching_form() {
   const std::scoped_lock lock(stretching_mutex_);
   if (open_stretching_) {
-    const auto executable = std::exchange(open_stretching_, nullptr)();
+    const auto executable = open_stretching_();
+    if (!executable && executable.error().code == ErrorCode::out_of_memory)
+      return std::unexpected(executable.error());  // the next run tries again
+    open_stretching_ = nullptr;
     if (!executable) {
       warn("no form of the model that stretches sizes of 1: {}", executable.error().message);
       return nullptr;
@@ -235,7 +238,7 @@ Result<std::vector<HostTensor>> Session::run(const std::map<std::string, HostTen
   const std::vector<HostTensor> ordered = TRY(in_order(graph(), inputs));
   auto outputs = run_form(main_, ordered, stats, options);
   if (outputs || !outputs.error().stretchable) return outputs;
-  Form* form = stretching_form();
+  Form* form = TRY(stretching_form());
   if (form == nullptr) return outputs;
   auto stretched = run_form(*form, ordered, stats, options);
   // Sizes that fit neither form: the sentence about the model's own is the clearer one.

@@ -85,7 +85,7 @@ class Session {
   Result<std::unique_ptr<ExecutionContext>> take_context(Form& form);
   Result<std::vector<HostTensor>> run_form(Form& form, std::span<const HostTensor> inputs, RunStats* stats,
                                            const RunOptions& options);
-  Form* stretching_form();
+  Result<Form*> stretching_form();
   void release_idle();
   std::shared_ptr<MemoryPool> pool_;
   std::unique_ptr<Staged> staged_;  ///< null: it is one piece
