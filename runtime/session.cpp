@@ -246,4 +246,13 @@ Result<std::vector<HostTensor>> Session::run(const std::map<std::string, HostTen
                                                                     : std::move(outputs);
 }
 
+Result<PeakPlan> Session::planned_peak(const std::map<std::string, HostTensor>& inputs) const {
+  std::vector<StaticShape> shapes;
+  for (const HostTensor& tensor : TRY(in_order(graph(), inputs))) shapes.push_back(tensor.shape());
+  PeakPlan plan = TRY(plan_peak(executable(), shapes));
+  // The rest of a staged model is compiled when the values that decide it are known.
+  if (staged_ != nullptr) plan.open = "values decide ranks or axes";
+  return plan;
+}
+
 }  // namespace diji

@@ -4,6 +4,7 @@
 #include "graph/interpreter.h"
 #include "runtime/compiler.h"
 #include "runtime/coverage.h"
+#include "runtime/peak_plan.h"
 
 #include <cstdint>
 #include <filesystem>
@@ -65,6 +66,8 @@ class Session {
   /// once more, in the form that stretches such sizes (Graph::stretches); only such runs use that form.
   Result<std::vector<HostTensor>> run(const std::map<std::string, HostTensor>& inputs,
                                       RunStats* stats = nullptr, const RunOptions& options = {});
+  /// What a first run on these inputs will hold of device memory, from their sizes alone.
+  Result<PeakPlan> planned_peak(const std::map<std::string, HostTensor>& inputs) const;
 
  private:
   struct Form {
