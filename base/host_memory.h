@@ -27,6 +27,10 @@ auto with_host_memory(Body&& body) -> decltype(body()) {
     return std::unexpected(no_host_memory());
   } catch (const std::length_error&) {
     return std::unexpected(no_host_memory());
+  } catch (const std::bad_expected_access<Error>& taken) {
+    // Where a value was taken for granted, as of HostTensor::of(), only memory can have been missing.
+    if (taken.error().code != ErrorCode::out_of_memory) throw;
+    return std::unexpected(no_host_memory());
   }
 }
 

@@ -25,7 +25,7 @@ Result<std::optional<OpenedModel>> cached(CompileCache& cache, const std::option
                                           Device& device) {
   if (!origins) return std::nullopt;
   ImageCache images(cache.files());
-  auto image = images.find(*origins, device.threads());
+  auto image = TRY(images.find(*origins, device.threads()));
   if (!image) return std::nullopt;
   auto model = opened(*std::move(image), device, cache, (*origins)[1].second);
   if (model) return *std::move(model);
