@@ -1,6 +1,7 @@
 // Where host memory that ran out becomes an error: at a module's border, so that code inside need not ask.
 #pragma once
 
+#include "base/check.h"
 #include "base/error.h"
 
 #include <new>
@@ -29,7 +30,7 @@ auto with_host_memory(Body&& body) -> decltype(body()) {
     return std::unexpected(no_host_memory());
   } catch (const std::bad_expected_access<Error>& taken) {
     // Where a value was taken for granted, as of HostTensor::of(), only memory can have been missing.
-    if (taken.error().code != ErrorCode::out_of_memory) throw;
+    CHECK(taken.error().code == ErrorCode::out_of_memory, "a value is taken only from a result that has one");
     return std::unexpected(no_host_memory());
   }
 }

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdlib>
 #include <new>
+#include <vector>  // brings libstdc++'s own way to say bad_alloc
 
 namespace diji::test {
 namespace {
@@ -76,7 +77,7 @@ void* allocate(std::size_t bytes, std::size_t alignment) {
 }
 void* allocate_or_throw(std::size_t bytes, std::size_t alignment) {
   void* memory = allocate(bytes, alignment);
-  if (memory == nullptr) throw std::bad_alloc();
+  if (memory == nullptr) std::__throw_bad_alloc();
   return memory;
 }
 void release(void* memory) {
