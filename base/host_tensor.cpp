@@ -27,7 +27,7 @@ Result<HostTensor> HostTensor::allocate(DType dtype, StaticShape shape) {
                 name_of(dtype));
   }
   const std::size_t rounded = (static_cast<std::size_t>(*bytes) + kAlignment) / kAlignment * kAlignment;
-  void* memory = std::aligned_alloc(kAlignment, rounded);
+  std::unique_ptr<void, void (*)(void*)> memory(std::aligned_alloc(kAlignment, rounded), std::free);
   if (memory == nullptr) {
     auto error =
         fail(ErrorCode::out_of_memory, "no host memory for a tensor of shape {} and dtype {} ({} bytes)",
@@ -35,13 +35,13 @@ Result<HostTensor> HostTensor::allocate(DType dtype, StaticShape shape) {
     error.error().bytes = *bytes;
     return error;
   }
-  std::memset(memory, 0, rounded);
+  std::memset(memory.get(), 0, rounded);
   HostTensor tensor;
   tensor.dtype_ = dtype;
   tensor.shape_ = std::move(shape);
   tensor.count_ = *count;
-  tensor.bytes_ = {static_cast<const std::byte*>(memory), static_cast<std::size_t>(*bytes)};
-  tensor.owner_ = std::shared_ptr<void>(memory, std::free);
+  tensor.bytes_ = {static_cast<const std::byte*>(memory.get()), static_cast<std::size_t>(*bytes)};
+  tensor.owner_ = std::shared_ptr<void>(std::move(memory));
   tensor.writable_ = true;
   return tensor;
 }

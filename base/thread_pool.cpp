@@ -12,9 +12,11 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <exception>
 #include <mutex>
 #include <system_error>
 #include <thread>
+#include <utility>
 #include <vector>
 
 namespace diji {
@@ -104,7 +106,15 @@ struct ThreadPool::State {
   alignas(64) std::atomic<std::uint32_t> joined = 0;  ///< kOpen | number of workers inside the job
   alignas(64) std::atomic<std::int64_t> next_block = 0;
   std::atomic<bool> stopping = false;
+  std::atomic<bool> failed = false;  ///< a body threw; the first one writes `failure`
+  std::exception_ptr failure;        ///< read when all have left the job
   std::vector<std::thread> workers;
+
+  ~State() {  // of a constructor that throws, too: a thread that is not joined ends the process
+    stopping.store(true, std::memory_order_relaxed);
+    announce();
+    for (std::thread& worker : workers) worker.join();
+  }
 
   void run_blocks(int worker) {
     const FrameScope scope(this, worker);
@@ -112,7 +122,12 @@ struct ThreadPool::State {
     while (true) {
       const std::int64_t block = next_block.fetch_add(1, std::memory_order_relaxed);
       if (block >= blocks) return;
-      job.run_block(block, worker);
+      try {
+        job.run_block(block, worker);
+      } catch (...) {
+        if (!failed.exchange(true, std::memory_order_relaxed)) failure = std::current_exception();
+        next_block.store(blocks, std::memory_order_relaxed);  // the rest is for nothing
+      }
     }
   }
 
@@ -145,12 +160,17 @@ struct ThreadPool::State {
     const std::lock_guard lock(one_call);
     job = next;
     next_block.store(0, std::memory_order_relaxed);
-    if (workers.empty() || job.blocks() == 1) return run_blocks(0);
-    joined.store(kOpen, std::memory_order_release);
-    announce();
-    run_blocks(0);
-    std::uint32_t inside = joined.fetch_and(~kOpen, std::memory_order_acquire) & ~kOpen;
-    while (inside != 0) inside = wait_for_change(joined, inside);
+    if (workers.empty() || job.blocks() == 1) {
+      run_blocks(0);
+    } else {
+      joined.store(kOpen, std::memory_order_release);
+      announce();
+      run_blocks(0);
+      std::uint32_t inside = joined.fetch_and(~kOpen, std::memory_order_acquire) & ~kOpen;
+      while (inside != 0) inside = wait_for_change(joined, inside);
+    }
+    if (failed.exchange(false, std::memory_order_relaxed))
+      std::rethrow_exception(std::exchange(failure, nullptr));
   }
 };
 
@@ -167,11 +187,7 @@ ThreadPool::ThreadPool(int threads) : state_(std::make_unique<State>()) {
   }
 }
 
-ThreadPool::~ThreadPool() {
-  state_->stopping.store(true, std::memory_order_relaxed);
-  state_->announce();
-  for (std::thread& worker : state_->workers) worker.join();
-}
+ThreadPool::~ThreadPool() = default;
 
 int ThreadPool::threads() const { return static_cast<int>(state_->workers.size()) + 1; }
 

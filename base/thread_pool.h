@@ -27,7 +27,8 @@ class ThreadPool {
   int threads() const;
 
   /// Calls body(begin, end, worker) for disjoint ranges that cover [0, count), `worker` in [0, threads()),
-  /// and returns when all are done. At most `grain` blocks a call of the body. The body must not throw.
+  /// and returns when all are done. At most `grain` blocks a call of the body. What a body throws (memory ran
+  /// out) ends the call, not the process: when all are done, it is thrown again here.
   void parallel_for(std::int64_t count, std::int64_t grain,
                     const std::function<void(std::int64_t begin, std::int64_t end, int worker)>& body);
 

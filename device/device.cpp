@@ -152,10 +152,9 @@ Result<std::vector<std::byte>> Device::compile(std::string_view text) {
     if (!info_.dialect.empty() && error.code == ErrorCode::unsupported) error.code = ErrorCode::device;
     return std::unexpected(std::move(error));
   }
+  const std::unique_ptr<const void, void (*)(const void*)> owned(blob, plugin_->table().blob_free);
   const auto* bytes = static_cast<const std::byte*>(blob);
-  std::vector<std::byte> copy(bytes, bytes + blob_bytes);
-  plugin_->table().blob_free(blob);
-  return copy;
+  return std::vector<std::byte>(bytes, bytes + blob_bytes);
 }
 
 Result<Module> Device::load(std::span<const std::byte> blob) {

@@ -7,6 +7,7 @@
 #include "device/plugin.h"
 #include "diji/device_plugin.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -115,6 +116,10 @@ class Constant {
   Constant& operator=(Constant&& other) noexcept;
   ~Constant();
   diji_place place() const { return imported_ != nullptr ? diji_place{imported_, 0} : copy_.place(); }
+  /// Of the device's own memory; 0 where the device uses the tensor's bytes.
+  std::uint64_t copied_bytes() const {
+    return imported_ != nullptr ? 0 : std::max<std::uint64_t>(copy_.bytes(), 1);
+  }
 
  private:
   friend class Device;

@@ -92,16 +92,18 @@ Result<void> DeviceList::add_plugin(const std::string& path) {
 }
 
 void DeviceList::load_from_path() {
-  for (const std::string& folder : std::exchange(folders_, {})) {
-    auto files = plugin_files(folder);
+  while (
+      !folders_.empty()) {  // each goes when it is done: memory that runs out is no reason to forget the rest
+    auto files = plugin_files(folders_.front());
     if (!files) {
       problems_.push_back(std::move(files).error());
-      continue;
+    } else {
+      for (const std::string& file : *files) {
+        auto added = add_plugin(file);
+        if (!added) problems_.push_back(std::move(added).error());
+      }
     }
-    for (const std::string& file : *files) {
-      auto added = add_plugin(file);
-      if (!added) problems_.push_back(std::move(added).error());
-    }
+    folders_.erase(folders_.begin());
   }
 }
 
@@ -112,6 +114,7 @@ Result<void> DeviceList::take_in(Result<Plugin> plugin) {
     return fail(ErrorCode::no_device, "plugin {}: there is a plugin named {} already ({})", plugin->origin(),
                 known->name(), known->origin());
   }
+  listed_.reserve(plugins_.size() + 1);
   plugins_.push_back(std::make_unique<Plugin>(*std::move(plugin)));
   listed_.push_back(false);
   return {};
@@ -148,24 +151,30 @@ void DeviceList::list_all() {
 
 void DeviceList::list_devices(std::size_t index) {
   if (listed_[index]) return;
-  listed_[index] = true;
   const Plugin& plugin = *plugins_[index];
+  // All of it or nothing, so that a plugin is asked again where memory ran out in between.
+  std::vector<DeviceEntry> entries = entries_;
+  std::vector<Error> problems = problems_;
+  std::vector<std::string> absent = absent_;
   const auto count = plugin.device_count();
-  if (!count) {
-    problems_.push_back(count.error());
-    return;
-  }
   const char* why = plugin.table().last_error();
-  if (*count == 0 && why != nullptr && *why != '\0')
-    absent_.push_back(fmt::format("{}: {}", plugin.name(), why));
-  for (int ordinal = 0; ordinal < *count; ++ordinal) {
+  if (!count) {
+    problems.push_back(count.error());
+  } else if (*count == 0 && why != nullptr && *why != '\0') {
+    absent.push_back(fmt::format("{}: {}", plugin.name(), why));
+  }
+  for (int ordinal = 0; ordinal < count.value_or(0); ++ordinal) {
     auto info = plugin.device_info(ordinal);
     if (!info) {
-      problems_.push_back(std::move(info).error());
+      problems.push_back(std::move(info).error());
       continue;
     }
-    entries_.push_back({fmt::format("{}:{}", plugin.name(), ordinal), &plugin, ordinal, *std::move(info)});
+    entries.push_back({fmt::format("{}:{}", plugin.name(), ordinal), &plugin, ordinal, *std::move(info)});
   }
+  entries_ = std::move(entries);
+  problems_ = std::move(problems);
+  absent_ = std::move(absent);
+  listed_[index] = true;
 }
 
 Result<Device*> DeviceList::open(std::string_view name) {

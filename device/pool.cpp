@@ -1,5 +1,6 @@
 // MemoryPool: best fit in blocks that are taken from the device once and kept.
 #include "base/checked.h"
+#include "base/host_memory.h"
 #include "device/device.h"
 
 #include <algorithm>
@@ -44,9 +45,18 @@ void unpoison(std::byte*, std::uint64_t, std::uint64_t) {}
 constexpr bool kPoison = false;
 #endif
 
+/// Ordered by size, then age of the block, then offset: the first entry that is large enough is the best fit,
+/// and the choice does not depend on addresses.
+using FreeKey = std::tuple<std::uint64_t, std::uint64_t, std::uint64_t>;
+using FreeChunks = std::set<FreeKey>;
+
 struct Chunk {
   std::uint64_t bytes = 0;
-  bool lent = false;
+  /// Of a lent chunk: the entry that it gets among the free ones, so that giving it back takes no memory and
+  /// cannot fail.
+  FreeChunks::node_type entry;
+
+  bool lent() const { return !entry.empty(); }
 };
 
 /// One allocation of the device, cut into chunks that cover it without a gap; no two free chunks are
@@ -57,10 +67,6 @@ struct Block {
   std::byte* base = nullptr;              ///< in host memory, where freed chunks are poisoned; else null
   std::map<std::uint64_t, Chunk> chunks;  ///< by offset
 };
-
-/// Ordered by size, then age of the block, then offset: the first entry that is large enough is the best fit,
-/// and the choice does not depend on addresses.
-using FreeKey = std::tuple<std::uint64_t, std::uint64_t, std::uint64_t>;
 
 bool pool_is_off() {
   const char* value = std::getenv("DIJI_POOL");
@@ -80,7 +86,7 @@ struct MemoryPool::Impl {
   std::uint64_t next_block = 0;
   std::map<std::uint64_t, Block> blocks;                 ///< by age
   std::map<const diji_buffer*, std::uint64_t> block_of;  ///< handle to age
-  std::set<FreeKey> free_chunks;
+  FreeChunks free_chunks;
 
   Impl(Device& owner, std::string pool_name)
       : device(owner), name(std::move(pool_name)), alignment(owner.info().alignment) {}
@@ -107,30 +113,41 @@ struct MemoryPool::Impl {
     const auto best = free_chunks.lower_bound(FreeKey{rounded, 0, 0});
     if (best == free_chunks.end()) return false;
     const auto [size, age, offset] = *best;
-    free_chunks.erase(best);
     Block& block = blocks.at(age);
-    block.chunks[offset] = {rounded, true};
-    if (size > rounded) {
-      block.chunks[offset + rounded] = {size - rounded, false};
-      free_chunks.insert({size - rounded, age, offset + rounded});
+    Chunk& chunk = block.chunks.at(offset);
+    if (size > rounded) {  // what takes memory comes first: when there is none, nothing has changed
+      FreeChunks rest = {{size - rounded, age, offset + rounded}};
+      block.chunks.emplace(offset + rounded, Chunk{size - rounded, {}});
+      free_chunks.merge(rest);
     }
+    chunk.bytes = rounded;
+    chunk.entry = free_chunks.extract(best);
     unpoison(block.base, offset, bytes);
     note_lent(rounded);
     piece = {block.handle, offset};
     return true;
   }
 
+  /// Before the device is asked, so that two threads cannot pass the limit.
+  Result<void> reserve(std::uint64_t bytes) {
+    const std::scoped_lock lock(mutex);
+    if (!within_limit(bytes)) return fail(ErrorCode::out_of_memory, "the pool's limit");
+    state.held_bytes += bytes;
+    return {};
+  }
+
   /// A new block from the device, listed as one free chunk. The error is the device's or the limit's.
   Result<void> add_block(std::uint64_t bytes) {
-    {
-      const std::scoped_lock lock(mutex);
-      if (!within_limit(bytes)) return fail(ErrorCode::out_of_memory, "the pool's limit");
-      state.held_bytes +=
-          bytes;  // reserved before the lock is gone, so that two threads cannot pass the limit
-    }
-    Block block;
+    // The entries before the block: a block that cannot be listed would be lost.
+    std::map<std::uint64_t, Block> fresh;
+    std::map<const diji_buffer*, std::uint64_t> known;
+    Block& block = fresh[0];
     block.bytes = bytes;
-    auto handle = device_alloc(bytes);
+    block.chunks.emplace(0, Chunk{bytes, {}});
+    known.emplace(nullptr, 0);
+    FreeChunks chunk = {{bytes, 0, 0}};
+    TRY(reserve(bytes));
+    auto handle = with_host_memory([&] { return device_alloc(bytes); });
     const std::scoped_lock lock(mutex);
     if (!handle) {
       state.held_bytes -= bytes;
@@ -138,12 +155,18 @@ struct MemoryPool::Impl {
     }
     block.handle = *handle;
     block.base = host_address(*handle);
-    block.chunks[0] = {bytes, false};
     poison(block.base, 0, bytes);
     const std::uint64_t age = next_block++;
-    free_chunks.insert({bytes, age, 0});
-    block_of[block.handle] = age;
-    blocks.emplace(age, std::move(block));
+    auto block_entry = fresh.extract(fresh.begin());
+    auto known_entry = known.extract(known.begin());
+    auto chunk_entry = chunk.extract(chunk.begin());
+    block_entry.key() = age;
+    known_entry.key() = *handle;
+    known_entry.mapped() = age;
+    chunk_entry.value() = {bytes, age, 0};
+    blocks.insert(std::move(block_entry));
+    block_of.insert(std::move(known_entry));
+    free_chunks.insert(std::move(chunk_entry));
     return {};
   }
 
@@ -164,24 +187,23 @@ struct MemoryPool::Impl {
 
   /// Blocks without a lent chunk go back to the device.
   void trim() {
-    std::vector<Block> unused;
+    std::map<std::uint64_t, Block> unused;
     {
       const std::scoped_lock lock(mutex);
       for (auto entry = blocks.begin(); entry != blocks.end();) {
         Block& block = entry->second;
-        const bool idle = block.chunks.size() == 1 && !block.chunks.begin()->second.lent;
+        const bool idle = block.chunks.size() == 1 && !block.chunks.begin()->second.lent();
         if (!idle) {
           ++entry;
           continue;
         }
         free_chunks.erase({block.bytes, entry->first, 0});
         block_of.erase(block.handle);
-        unused.push_back(std::move(block));
-        entry = blocks.erase(entry);
+        unused.insert(blocks.extract(entry++));
       }
     }
     std::uint64_t returned = 0;
-    for (const Block& block : unused) {
+    for (const auto& [age, block] : unused) {
       unpoison(block.base, 0, block.bytes);
       table().free(device.handle_, nullptr, block.handle);
       returned += block.bytes;
@@ -215,12 +237,8 @@ struct MemoryPool::Impl {
 
 /// DIJI_POOL=off: each buffer is an allocation of the device, so that a sanitizer sees its exact bounds.
 Result<MemoryPool::Impl::Piece> MemoryPool::Impl::allocate_off(std::uint64_t bytes) {
-  {
-    const std::scoped_lock lock(mutex);
-    if (!within_limit(bytes)) return fail(ErrorCode::out_of_memory, "the pool's limit");
-    state.held_bytes += bytes;
-  }
-  auto handle = device_alloc(bytes);
+  TRY(reserve(bytes));
+  auto handle = with_host_memory([&] { return device_alloc(bytes); });
   const std::scoped_lock lock(mutex);
   if (!handle) {
     state.held_bytes -= bytes;
@@ -269,25 +287,26 @@ void MemoryPool::Impl::give_back_piece(const Piece& piece) {
   CHECK(age != block_of.end(), "a buffer goes back to the pool that lent it");
   Block& block = blocks.at(age->second);
   auto chunk = block.chunks.find(piece.offset);
-  CHECK(chunk != block.chunks.end() && chunk->second.lent, "a buffer goes back once");
+  CHECK(chunk != block.chunks.end() && chunk->second.lent(), "a buffer goes back once");
   state.used_bytes -= chunk->second.bytes;
-  chunk->second.lent = false;
+  auto entry = std::exchange(chunk->second.entry, {});
   poison(block.base, piece.offset, chunk->second.bytes);
   const auto merge_into = [&](auto left, auto right) {
     left->second.bytes += right->second.bytes;
     block.chunks.erase(right);
     return left;
   };
-  if (const auto right = std::next(chunk); right != block.chunks.end() && !right->second.lent) {
+  if (const auto right = std::next(chunk); right != block.chunks.end() && !right->second.lent()) {
     free_chunks.erase({right->second.bytes, age->second, right->first});
     chunk = merge_into(chunk, right);
   }
-  if (chunk != block.chunks.begin() && !std::prev(chunk)->second.lent) {
+  if (chunk != block.chunks.begin() && !std::prev(chunk)->second.lent()) {
     const auto left = std::prev(chunk);
     free_chunks.erase({left->second.bytes, age->second, left->first});
     chunk = merge_into(left, chunk);
   }
-  free_chunks.insert({chunk->second.bytes, age->second, chunk->first});
+  entry.value() = {chunk->second.bytes, age->second, chunk->first};
+  free_chunks.insert(std::move(entry));
 }
 
 MemoryPool::MemoryPool(Device& device, std::string name, std::uint64_t limit_bytes)

@@ -1,4 +1,5 @@
 // The module diji._diji: Session for Python. What users see of it is written in diji/__init__.py.
+#include "base/host_memory.h"
 #include "python/arrays.h"
 #include "runtime/op_library.h"
 #include "runtime/session.h"
@@ -12,7 +13,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
-#include <new>
+#include <utility>
 
 namespace diji::python {
 namespace nb = nanobind;
@@ -55,11 +56,7 @@ nb::object raise(ErrorCode code, std::string_view message) {
 template <typename Body>
 auto without_gil(Body&& body) -> decltype(body()) {
   const nb::gil_scoped_release released;
-  try {
-    return body();
-  } catch (const std::bad_alloc&) {
-    return fail(ErrorCode::out_of_memory, "no host memory");
-  }
+  return with_host_memory(std::forward<Body>(body));
 }
 
 /// Devices for one number of threads, opened once. The lists live as long as the process: its threads may

@@ -1,11 +1,11 @@
 // diji.h over Session.
 #include "diji/diji.h"
 
+#include "base/host_memory.h"
 #include "runtime/session.h"
 
 #include <algorithm>
 #include <cstddef>
-#include <new>
 
 struct diji_model {
   std::unique_ptr<diji::Session> session;
@@ -25,29 +25,43 @@ using diji::ErrorCode;
 static_assert(static_cast<int>(diji::DType::boolean) == DIJI_BOOL,
               "the dtypes stand in one order on both sides");
 
-Error& last_error() {
-  thread_local Error error;
+// The calling thread's last error. Plain bytes, which no lack of memory can keep from being written; what
+// does not fit is cut off.
+struct LastError {
+  ErrorCode code = ErrorCode::failed;
+  std::int64_t offset = -1;
+  char message[16384] = "";
+  char file[4096] = "";
+};
+LastError& last_error() {
+  thread_local LastError error;
   return error;
 }
 
-diji_status_code failed(Error error) {
-  const int code = diji::exit_code(error.code);
-  last_error() = std::move(error);
-  return static_cast<diji_status_code>(code);
+void copy_text(std::span<char> to, std::string_view text) {
+  const std::size_t length = std::min(text.size(), to.size() - 1);
+  std::copy_n(text.data(), length, to.data());
+  to[length] = '\0';
+}
+
+diji_status_code failed(const Error& error) {
+  LastError& last = last_error();
+  last.code = error.code;
+  last.offset = error.offset;
+  copy_text(last.message, error.message);
+  copy_text(last.file, error.file);
+  return static_cast<diji_status_code>(diji::exit_code(error.code));
 }
 
 // Memory that runs out inside is an error like any other: nothing may be thrown into C.
 template <typename Body>
 diji_status_code guarded(Body&& body) {
-  try {
-    return body();
-  } catch (const std::bad_alloc&) {
-    return failed(diji::fail(ErrorCode::out_of_memory, "no host memory").error());
-  }
+  const auto done = diji::with_host_memory(std::forward<Body>(body));
+  return done ? DIJI_STATUS_OK : failed(done.error());
 }
 
-diji_status_code usage(std::string_view sentence) {
-  return failed(diji::fail(ErrorCode::usage, "{}", sentence).error());
+std::unexpected<Error> usage(std::string_view sentence) {
+  return diji::fail(ErrorCode::usage, "{}", sentence);
 }
 
 // Devices are opened once for all models of the process, and live as long as it: a program may end with
@@ -80,30 +94,29 @@ diji::Result<diji::HostTensor> tensor_of(const diji_tensor_view& view) {
 
 }  // namespace
 
-const char* diji_error_message(void) { return last_error().message.c_str(); }
+const char* diji_error_message(void) { return last_error().message; }
 const char* diji_error_code(void) { return diji::name_of(last_error().code).data(); }
-const char* diji_error_file(void) { return last_error().file.c_str(); }
+const char* diji_error_file(void) { return last_error().file; }
 int64_t diji_error_offset(void) { return last_error().offset; }
 const char* diji_version(void) { return DIJI_VERSION; }
 
 diji_status_code diji_model_load(const char* path, const diji_load_options* options, diji_model** model) {
-  if (path == nullptr || model == nullptr) return usage("diji_model_load: a null pointer");
-  const bool has_seed = options != nullptr && options->struct_size >= sizeof(diji_load_options);
-  if (options != nullptr && options->struct_size < offsetof(diji_load_options, seed))
-    return usage("diji_model_load: struct_size is too small");
-  return guarded([&] {
+  return guarded([&]() -> diji::Result<void> {
+    if (path == nullptr || model == nullptr) return usage("diji_model_load: a null pointer");
+    if (options != nullptr && options->struct_size < offsetof(diji_load_options, seed))
+      return usage("diji_model_load: struct_size is too small");
     diji::SessionOptions session_options;
     if (options != nullptr) {
       if (options->device != nullptr) session_options.device = options->device;
       session_options.memory_limit_bytes = options->memory_limit_bytes;
-      if (has_seed) session_options.seed = options->seed;
+      if (options->struct_size >= sizeof(diji_load_options)) session_options.seed = options->seed;
     }
-    auto session =
-        diji::Session::open(devices(options == nullptr ? 0 : options->threads), path, session_options);
-    if (!session) return failed(std::move(session).error());
-    std::string coverage = (*session)->coverage().line();
-    *model = new diji_model{std::move(*session), std::move(coverage)};
-    return DIJI_STATUS_OK;
+    auto loaded = std::make_unique<diji_model>();
+    loaded->session =
+        TRY(diji::Session::open(devices(options == nullptr ? 0 : options->threads), path, session_options));
+    loaded->coverage = loaded->session->coverage().line();
+    *model = loaded.release();
+    return {};
   });
 }
 
@@ -137,38 +150,37 @@ const char* diji_model_coverage(const diji_model* model) {
 
 diji_status_code diji_model_run(diji_model* model, const diji_tensor_view* inputs, size_t input_count,
                                 diji_result** result) {
-  if (model == nullptr || result == nullptr || (input_count > 0 && inputs == nullptr))
-    return usage("diji_model_run: a null pointer");
-  return guarded([&] {
+  return guarded([&]() -> diji::Result<void> {
+    if (model == nullptr || result == nullptr || (input_count > 0 && inputs == nullptr))
+      return usage("diji_model_run: a null pointer");
     std::map<std::string, diji::HostTensor> tensors;
     for (size_t i = 0; i < input_count; ++i) {
-      auto tensor = tensor_of(inputs[i]);
-      if (!tensor) return failed(std::move(tensor).error());
-      if (!tensors.emplace(inputs[i].name, std::move(*tensor)).second)
+      auto tensor = TRY(tensor_of(inputs[i]));
+      if (!tensors.emplace(inputs[i].name, std::move(tensor)).second)
         return usage(fmt::format("input '{}' is given twice", inputs[i].name));
     }
-    auto outputs = model->session->run(tensors);
-    if (!outputs) return failed(std::move(outputs).error());
     auto owned = std::make_unique<diji_result>();
     for (const diji::Port& port : model->session->outputs()) owned->names.push_back(port.name);
-    owned->outputs = std::move(*outputs);
+    owned->outputs = TRY(model->session->run(tensors));
     *result = owned.release();
-    return DIJI_STATUS_OK;
+    return {};
   });
 }
 
 void diji_result_free(diji_result* result) { delete result; }
 
 diji_status_code diji_result_output(const diji_result* result, size_t index, diji_tensor_view* output) {
-  if (result == nullptr || output == nullptr) return usage("diji_result_output: a null pointer");
-  if (index >= result->outputs.size())
-    return usage(fmt::format("output {} of {}", index, result->outputs.size()));
-  const diji::HostTensor& tensor = result->outputs[index];
-  *output = {.name = result->names[index].c_str(),
-             .dtype = static_cast<diji_dtype>(tensor.dtype()),
-             .shape = tensor.shape().data(),
-             .rank = tensor.shape().size(),
-             .data = tensor.bytes().data(),
-             .data_bytes = tensor.bytes().size()};
-  return DIJI_STATUS_OK;
+  return guarded([&]() -> diji::Result<void> {
+    if (result == nullptr || output == nullptr) return usage("diji_result_output: a null pointer");
+    if (index >= result->outputs.size())
+      return usage(fmt::format("output {} of {}", index, result->outputs.size()));
+    const diji::HostTensor& tensor = result->outputs[index];
+    *output = {.name = result->names[index].c_str(),
+               .dtype = static_cast<diji_dtype>(tensor.dtype()),
+               .shape = tensor.shape().data(),
+               .rank = tensor.shape().size(),
+               .data = tensor.bytes().data(),
+               .data_bytes = tensor.bytes().size()};
+    return {};
+  });
 }

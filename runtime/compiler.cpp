@@ -48,13 +48,15 @@ struct Built {
   std::vector<std::byte> blob;
 };
 
-Built cached(const std::string& entry, const std::string& key, Device& device, CompileCache& cache) {
+// Errors: out_of_memory, in which compiling would end too.
+Result<Built> cached(const std::string& entry, const std::string& key, Device& device, CompileCache& cache) {
   auto blob = cache.find(key, device.info().fingerprint);
-  if (!blob) return {};
+  if (!blob) return Built{};
   auto loaded = device.load(*blob);
-  if (loaded) return {.module = *std::move(loaded), .blob = *std::move(blob)};
+  if (loaded) return Built{.module = *std::move(loaded), .blob = *std::move(blob)};
+  if (loaded.error().code == ErrorCode::out_of_memory) return std::unexpected(std::move(loaded).error());
   warn("kernel {}: the cached one does not load ({}) and is compiled again", entry, loaded.error().message);
-  return {};
+  return Built{};
 }
 
 }  // namespace
@@ -68,7 +70,7 @@ Result<BuiltModules> build_modules(std::span<const ModuleText> texts, Device& de
   std::vector<std::size_t> missing;
   for (std::size_t i = 0; i < texts.size(); ++i) {
     keys.push_back(CompileCache::key_of(texts[i].text, compiler));
-    built.push_back(cached(texts[i].entry, keys[i], device, cache));
+    built.push_back(TRY(cached(texts[i].entry, keys[i], device, cache)));
     if (!built[i].module) missing.push_back(i);
   }
   std::vector<Result<std::vector<std::byte>>> blobs(missing.size());

@@ -37,8 +37,10 @@ const Node& node_of(const Frame& frame, const Control& control) {
 
 Result<void> Runner::read_bytes(std::span<std::byte> bytes, diji_place place) {
   std::uint64_t word = 0;
+  WaitsForStream wait(stream_);
   if (!bytes.empty()) TRY(stream_.copy_to_host(bytes, place));
   TRY(stream_.copy_to_host(std::as_writable_bytes(std::span(&word, 1)), error_word_.place()));
+  wait.done();
   TRY(stream_.sync());
   return check_error_word(word);
 }

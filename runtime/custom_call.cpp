@@ -60,6 +60,7 @@ Result<void> Runner::run_custom(Frame& frame, const Control& control, ControlFra
   const CustomOp& op = *node.op->custom;
   const auto start = std::chrono::steady_clock::now();
   std::vector<HostTensor> copies, results;
+  const WaitsForStream wait(stream_);
   const auto operands = TRY(custom_operands(frame, node, copies));
   auto shapes = op.shapes(operands, node.attributes);
   if (!shapes) return at_node(node, std::move(shapes).error());
@@ -85,7 +86,7 @@ Result<void> Runner::run_custom(Frame& frame, const Control& control, ControlFra
   for (std::size_t i = 0; i < results.size(); ++i) {
     if (results[i].count() > 0) TRY(stream_.copy_to_device(state.results[i].place(), results[i].bytes()));
   }
-  TRY(stream_.sync());  // the copies above are gone when this returns
+  TRY(stream_.sync());
   if (options_->timed) {
     const std::chrono::duration<double, std::milli> elapsed = std::chrono::steady_clock::now() - start;
     stats_.kernels.push_back({std::string(node.op->name), elapsed.count(), RunsAs::host});

@@ -1,5 +1,6 @@
 // One run of the model: bind sizes, copy in, run the model's frame, copy out, ask the error word.
 #include "base/check.h"
+#include "base/host_memory.h"
 #include "codegen/scalar.h"
 #include "graph/bind.h"
 #include "runtime/frame.h"
@@ -8,10 +9,12 @@ namespace diji {
 
 Result<std::unique_ptr<ExecutionContext>> ExecutionContext::create(
     std::shared_ptr<const Executable> executable, MemoryPool& pool) {
-  Stream stream = TRY(executable->device->new_stream());
-  auto runner = std::make_unique<Runner>(std::move(executable), pool, std::move(stream));
-  TRY(runner->create_error_word());
-  return std::unique_ptr<ExecutionContext>(new ExecutionContext(std::move(runner)));
+  return with_host_memory([&]() -> Result<std::unique_ptr<ExecutionContext>> {
+    Stream stream = TRY(executable->device->new_stream());
+    auto runner = std::make_unique<Runner>(std::move(executable), pool, std::move(stream));
+    TRY(runner->create_error_word());
+    return std::unique_ptr<ExecutionContext>(new ExecutionContext(std::move(runner)));
+  });
 }
 
 ExecutionContext::ExecutionContext(std::unique_ptr<Runner> runner) : runner_(std::move(runner)) {}
@@ -19,7 +22,7 @@ ExecutionContext::~ExecutionContext() = default;
 
 Result<std::vector<HostTensor>> ExecutionContext::run(std::span<const HostTensor> inputs,
                                                       const RunOptions& options) {
-  return runner_->run(inputs, options);
+  return with_host_memory([&] { return runner_->run(inputs, options); });
 }
 
 const RunStats& ExecutionContext::stats() const { return runner_->stats(); }
@@ -57,10 +60,13 @@ Result<std::vector<HostTensor>> Runner::run(std::span<const HostTensor> inputs, 
   options_ = &options;
   stats_ = {.peak_bytes = held_bytes_};
   std::vector<HostTensor> outputs;
-  auto done = run_model(*model_, inputs, outputs);
+  outputs.reserve(graph.outputs().size());
+  auto done = with_host_memory([&] { return run_model(*model_, inputs, outputs); });
   options_ = nullptr;
   if (done) return outputs;
-  (void)stream_.sync();  // copies may still be queued that read `inputs` or write `outputs`
+  {
+    const WaitsForStream queued(stream_);
+  }  // copies that read `inputs` or write `outputs`
   if (done.error().code != ErrorCode::data && done.error().code != ErrorCode::mismatch) {
     // Whatever sizes led here, and whatever was lost, the next run begins with nothing.
     model_.reset();

@@ -7,6 +7,11 @@
 
 namespace diji {
 
+// Without Stream::sync(), whose error would take memory.
+WaitsForStream::~WaitsForStream() {
+  if (waits_) (void)stream_.device().plugin().table().stream_sync(stream_.handle());
+}
+
 Frame::Frame(const Executable& executable, std::size_t which)
     : index(which),
       program(executable.programs[which]),

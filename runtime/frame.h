@@ -32,6 +32,20 @@ struct SegmentFrame {
 struct OperandView;
 struct Frame;
 
+/// What a function queues copies to or from must not end before they do, however the function is left.
+class WaitsForStream {
+ public:
+  explicit WaitsForStream(Stream& stream) : stream_(stream) {}
+  ~WaitsForStream();
+  WaitsForStream(const WaitsForStream&) = delete;
+  WaitsForStream& operator=(const WaitsForStream&) = delete;
+  void done() { waits_ = false; }  ///< the caller has waited
+
+ private:
+  Stream& stream_;
+  bool waits_ = true;
+};
+
 /// What a loop holds from iteration to iteration.
 struct LoopFrame {
   /// Of carried values that the body passes on instead of computing them; two banks.

@@ -60,7 +60,7 @@ std::optional<Image::Origins> origins_of(const std::string& model_name, const st
   };
 }
 
-std::optional<Image> ImageCache::find(const Image::Origins& origins, ThreadPool& threads) {
+Result<std::optional<Image>> ImageCache::find(const Image::Origins& origins, ThreadPool& threads) {
   const std::string name = file_of(origins);
   const auto file = folder_.open(name);
   if (file == nullptr) return std::nullopt;
@@ -70,6 +70,7 @@ std::optional<Image> ImageCache::find(const Image::Origins& origins, ThreadPool&
     return parsed;
   }();
   if (!image) {
+    if (image.error().code == ErrorCode::out_of_memory) return std::unexpected(std::move(image).error());
     warn("{}: {}; the model is compiled again", file->path(), image.error().message);
     return std::nullopt;
   }

@@ -24,8 +24,8 @@ class ImageCache {
   static constexpr std::uint64_t kImageBytesMax = std::uint64_t{1} << 30;
 
   explicit ImageCache(CacheFolder& folder) : folder_(folder) {}
-  /// A good image; a damaged one is a warning and a miss.
-  std::optional<Image> find(const Image::Origins& origins, ThreadPool& threads);
+  /// A good image; a damaged one is a warning and a miss. Errors: out_of_memory.
+  Result<std::optional<Image>> find(const Image::Origins& origins, ThreadPool& threads);
   /// Best effort, as all of the cache.
   void store(const Image& image);
   /// Which origin differs from the most similar image there is, as a sentence: "no compiled model of

@@ -19,15 +19,17 @@ Result<OpenedModel> opened(Image image, Device& device, CompileCache& cache, con
   return model;
 }
 
-// The compiled model, where the cache has a good one.
-std::optional<OpenedModel> cached(CompileCache& cache, const std::optional<Image::Origins>& origins,
-                                  Device& device) {
+// The compiled model, where the cache has a good one. Errors: out_of_memory, in which compiling it would end
+// too.
+Result<std::optional<OpenedModel>> cached(CompileCache& cache, const std::optional<Image::Origins>& origins,
+                                          Device& device) {
   if (!origins) return std::nullopt;
   ImageCache images(cache.files());
-  auto image = images.find(*origins, device.threads());
+  auto image = TRY(images.find(*origins, device.threads()));
   if (!image) return std::nullopt;
   auto model = opened(*std::move(image), device, cache, (*origins)[1].second);
   if (model) return *std::move(model);
+  if (model.error().code == ErrorCode::out_of_memory) return std::unexpected(std::move(model).error());
   warn("the compiled model of {} is not used: {}", origins->front().second, model.error().message);
   return std::nullopt;
 }
@@ -54,14 +56,14 @@ Result<OpenedModel> open_model(const std::filesystem::path& path, const SessionO
   const bool keep = worth_keeping(options);
   const auto known = keep ? identity.known() : std::nullopt;
   if (known) {
-    if (auto model = cached(cache, origins_of(name, *known, options, device, stretches), device))
+    if (auto model = TRY(cached(cache, origins_of(name, *known, options, device, stretches), device)))
       return *std::move(model);
   }
   ImportedModel imported = TRY(import_model(path, options, stretches));
   const auto origins = keep ? origins_of(name, imported.digest, options, device, stretches) : std::nullopt;
   if (keep && known != imported.digest) {
     identity.remember(imported.digest, imported.external_files);
-    if (auto model = cached(cache, origins, device)) return *std::move(model);
+    if (auto model = TRY(cached(cache, origins, device))) return *std::move(model);
   }
   OpenedModel model{.executable = nullptr,
                     .coverage = coverage_of(imported.graph, device.info().dialect),

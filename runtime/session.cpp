@@ -91,10 +91,16 @@ Result<Graph> read_model(const std::filesystem::path& path, const SessionOptions
   return std::move(model.graph);
 }
 
+// In order, with the key of a session's first run where one is needed.
+static Result<std::vector<HostTensor>> of_first_run(const Graph& graph,
+                                                    const std::map<std::string, HostTensor>& inputs) {
+  const bool needs_key = draws(graph.inputs()) && !inputs.contains(std::string(kRandomKey));
+  return in_order(graph, needs_key ? with_key(inputs, 0, 0) : inputs);
+}
+
 Result<std::vector<HostTensor>> interpret_by_name(const Graph& graph, Arithmetic arithmetic,
                                                   const std::map<std::string, HostTensor>& inputs) {
-  const bool needs_key = draws(graph.inputs()) && !inputs.contains(std::string(kRandomKey));
-  const std::vector<HostTensor> ordered = TRY(in_order(graph, needs_key ? with_key(inputs, 0, 0) : inputs));
+  const std::vector<HostTensor> ordered = TRY(of_first_run(graph, inputs));
   std::vector<HostTensor> outputs = TRY(interpret(graph, ordered, arithmetic));
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     Array exact = array_of(outputs[i]);
@@ -216,10 +222,13 @@ void Session::release_idle() {
 }
 
 // Null where the model has no such form.
-Session::Form* Session::stretching_form() {
+Result<Session::Form*> Session::stretching_form() {
   const std::scoped_lock lock(stretching_mutex_);
   if (open_stretching_) {
-    const auto executable = std::exchange(open_stretching_, nullptr)();
+    const auto executable = open_stretching_();
+    if (!executable && executable.error().code == ErrorCode::out_of_memory)
+      return std::unexpected(executable.error());  // the next run tries again
+    open_stretching_ = nullptr;
     if (!executable) {
       warn("no form of the model that stretches sizes of 1: {}", executable.error().message);
       return nullptr;
@@ -261,12 +270,21 @@ Result<std::vector<HostTensor>> Session::run_whole(const std::map<std::string, H
   const std::vector<HostTensor> ordered = TRY(in_order(graph(), inputs));
   auto outputs = run_form(main_, ordered, stats, options);
   if (outputs || !outputs.error().stretchable) return outputs;
-  Form* form = stretching_form();
+  Form* form = TRY(stretching_form());
   if (form == nullptr) return outputs;
   auto stretched = run_form(*form, ordered, stats, options);
   // Sizes that fit neither form: the sentence about the model's own is the clearer one.
   return stretched || stretched.error().code != ErrorCode::mismatch ? std::move(stretched)
                                                                     : std::move(outputs);
+}
+
+Result<PeakPlan> Session::planned_peak(const std::map<std::string, HostTensor>& inputs) const {
+  std::vector<StaticShape> shapes;
+  for (const HostTensor& tensor : TRY(of_first_run(graph(), inputs))) shapes.push_back(tensor.shape());
+  PeakPlan plan = TRY(plan_peak(executable(), shapes));
+  // The rest of a staged model is compiled when the values that decide it are known.
+  if (staged_ != nullptr) plan.open = "values decide ranks or axes";
+  return plan;
 }
 
 }  // namespace diji

@@ -4,6 +4,7 @@
 #include "graph/interpreter.h"
 #include "runtime/compiler.h"
 #include "runtime/coverage.h"
+#include "runtime/peak_plan.h"
 
 #include <atomic>
 #include <cstdint>
@@ -71,6 +72,8 @@ class Session {
   /// one seed draws the same, and each run others.
   Result<std::vector<HostTensor>> run(const std::map<std::string, HostTensor>& inputs,
                                       RunStats* stats = nullptr, const RunOptions& options = {});
+  /// What a first run on these inputs will hold of device memory, from their sizes alone.
+  Result<PeakPlan> planned_peak(const std::map<std::string, HostTensor>& inputs) const;
 
  private:
   struct Form {
@@ -93,7 +96,7 @@ class Session {
   Result<std::unique_ptr<ExecutionContext>> take_context(Form& form);
   Result<std::vector<HostTensor>> run_form(Form& form, std::span<const HostTensor> inputs, RunStats* stats,
                                            const RunOptions& options);
-  Form* stretching_form();
+  Result<Form*> stretching_form();
   void release_idle();
   std::shared_ptr<MemoryPool> pool_;
   std::unique_ptr<Staged> staged_;  ///< null: it is one piece

@@ -1,4 +1,5 @@
 // The command: finds the verb, parses, runs, and turns an error into a sentence, a document and an exit code.
+#include "base/host_memory.h"
 #include "tools/context.h"
 #include "tools/help.h"
 #include "tools/json.h"
@@ -70,7 +71,7 @@ int run_command(std::span<const std::string> words) {
     return exit_code(ErrorCode::usage);
   }
   const bool json = asks_for(words, "--json");
-  auto code = run_verb(words);
+  auto code = with_host_memory([&] { return run_verb(words); });
   const int result = code ? *code : report(code.error(), json);
   // A full disk behind stdout must not look like success.
   if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {

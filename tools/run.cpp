@@ -100,6 +100,7 @@ struct Latency {
 struct Outcome {
   std::vector<HostTensor> outputs;
   RunStats stats;
+  std::optional<PeakPlan> plan;  ///< none: interpreted, or of a form that other sizes are run by
   Latency latency;
   std::vector<std::optional<std::string>> files;
   std::vector<ComparedOutput> compared;
@@ -136,6 +137,9 @@ Result<Opened> open_model(DeviceList& devices, const std::string& path, const Ru
 
 Result<void> run_all(const Opened& opened, const NamedTensors& inputs, const RunRequest& options,
                      Outcome& outcome) {
+  if (opened.session != nullptr) {
+    if (auto plan = opened.session->planned_peak(inputs)) outcome.plan = *std::move(plan);
+  }
   const auto start = Clock::now();
   outcome.outputs = TRY(opened.run(inputs, &outcome.stats));
   outcome.latency.first_ms = milliseconds_since(start);
@@ -182,6 +186,14 @@ std::vector<ComparedOutput> compare_all(const std::vector<Port>& ports,
   return compared;
 }
 
+Json json_of(const PeakPlan& plan) {
+  return {{"bytes", plan.bytes},
+          {"weights_bytes", plan.weights_bytes},
+          {"exact", plan.exact()},
+          {"as_if", plan.as_if},
+          {"open", plan.open}};
+}
+
 Json document_of(const Opened& opened, const Outcome& outcome) {
   Json outputs = Json::array();
   for (std::size_t i = 0; i < outcome.outputs.size(); ++i) {
@@ -202,6 +214,7 @@ Json document_of(const Opened& opened, const Outcome& outcome) {
     const Coverage coverage = opened.session->coverage();
     document["compiled_kernels"] = opened.session->compiled_kernels();
     document["peak_bytes"] = opened.session->pool().state().peak_bytes;
+    if (outcome.plan) document["planned"] = json_of(*outcome.plan);
     document["coverage"] = {{"native", coverage.native},
                             {"generated", coverage.generated},
                             {"host", coverage.host},
@@ -254,6 +267,14 @@ void print_outcome(const std::vector<Port>& ports, const Outcome& outcome) {
   print("\n");
 }
 
+// In bytes, so that what was planned can be compared with what was used.
+void print_planned(const PeakPlan& plan, std::uint64_t used_bytes) {
+  print("planned   {} {} bytes, used {}", plan.open.empty() ? "peak" : "at least", plan.bytes, used_bytes);
+  if (!plan.open.empty()) print("; {}", plan.open);
+  if (!plan.as_if.empty()) print("{}", fmt::format("; as if {}", fmt::join(plan.as_if, " and ")));
+  print("; weights {} bytes\n", plan.weights_bytes);
+}
+
 void print_verbose(Session& session, const Outcome& outcome) {
   const PoolState pool = session.pool().state();
   print("coverage  {}\n", session.coverage().line());
@@ -262,6 +283,7 @@ void print_verbose(Session& session, const Outcome& outcome) {
   print("memory    peak {} (of it for the values of one run {}), held {}, limit {}\n",
         text_of_bytes(pool.peak_bytes), text_of_bytes(outcome.stats.peak_bytes),
         text_of_bytes(pool.held_bytes), pool.limit_bytes == 0 ? "none" : text_of_bytes(pool.limit_bytes));
+  if (outcome.plan) print_planned(*outcome.plan, pool.peak_bytes);
   const auto folder = CacheFolder::default_path();
   const std::string& miss = session.cache_miss();
   print("cache     {}{}\n", folder.empty() ? "off" : folder.string(),

@@ -45,7 +45,7 @@ void blob_free(const void* blob) { std::free(const_cast<void*>(blob)); }
 }  // namespace
 
 void add_compile_functions(diji_device_plugin_table& table) {
-  table.compile = compile;
+  table.compile = guarded<compile>;
   table.blob_free = blob_free;
 }
 

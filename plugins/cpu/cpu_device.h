@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <new>
 #include <span>
 #include <string>
 #include <string_view>
@@ -43,6 +44,9 @@ struct CpuScratch {
   std::size_t bytes = 0;
 };
 
+/// So many are kept: one for each stream that launches at the same time.
+inline constexpr std::size_t kScratchesMax = 64;
+
 /// Thread-safe: `mutex` guards what is not constant after open.
 struct CpuDevice {
   const diji_host_services* host = nullptr;
@@ -73,6 +77,22 @@ diji_status fail_with(diji_status status, fmt::format_string<Args...> text, Args
 }
 /// An Error of base/ as status and sentence.
 diji_status fail_with(const Error& error);
+
+template <auto function>
+struct Guarded;
+template <typename... Arguments, diji_status (*function)(Arguments...)>
+struct Guarded<function> {
+  static diji_status call(Arguments... arguments) {
+    try {
+      return function(arguments...);
+    } catch (const std::bad_alloc&) {
+      return fail_with(DIJI_ERROR_OUT_OF_MEMORY, std::string_view("no host memory"));
+    }
+  }
+};
+/// `function` for the table: nothing is thrown into C.
+template <auto function>
+inline constexpr auto guarded = &Guarded<function>::call;
 
 /// `bytes` of memory aligned to kAlignment, or null.
 std::byte* allocate_host(std::uint64_t bytes);

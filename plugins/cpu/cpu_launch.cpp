@@ -56,7 +56,12 @@ class BorrowedScratch {
   ~BorrowedScratch() {
     if (scratch_.pointer == nullptr) return;
     const std::scoped_lock lock(device_->mutex);
-    device_->idle_scratch.push_back(scratch_);
+    auto& idle = device_->idle_scratch;
+    if (idle.size() < idle.capacity()) {  // growing could fail
+      idle.push_back(scratch_);
+    } else {
+      free_host(scratch_.pointer);
+    }
   }
   BorrowedScratch() = default;
   BorrowedScratch(const BorrowedScratch&) = delete;
@@ -155,9 +160,9 @@ void unload(diji_module* module) { const std::unique_ptr<CpuModule> owned(&own<C
 }  // namespace
 
 void add_module_functions(diji_device_plugin_table& table) {
-  table.load = load;
+  table.load = guarded<load>;
   table.unload = unload;
-  table.launch = launch;
+  table.launch = guarded<launch>;
 }
 
 }  // namespace diji::cpu

@@ -117,6 +117,7 @@ diji_status open(std::int32_t ordinal, const diji_host_services* host, diji_devi
   device->host = host;
   device->target = *std::move(target);
   device->in_c = *in_c;
+  device->idle_scratch.reserve(kScratchesMax);
   *out = reinterpret_cast<diji_device*>(device.release());
   return DIJI_OK;
 }
@@ -128,12 +129,12 @@ void close(diji_device* device) {
 
 diji_status alloc(diji_device*, std::uint64_t bytes, diji_buffer** out) {
   if (bytes == 0) return fail_with(DIJI_ERROR_INVALID, "alloc: 0 bytes");
-  std::byte* pointer = allocate_host(bytes);
-  if (pointer == nullptr) {
+  auto buffer = std::make_unique<CpuBuffer>(CpuBuffer{nullptr, bytes, nullptr, nullptr, false});
+  buffer->pointer = allocate_host(bytes);
+  if (buffer->pointer == nullptr) {
     return fail_with(DIJI_ERROR_OUT_OF_MEMORY, "alloc: no {} bytes; the process may have {}", bytes,
                      memory_bytes());
   }
-  auto buffer = std::make_unique<CpuBuffer>(CpuBuffer{pointer, bytes, nullptr, nullptr, false});
   *out = reinterpret_cast<diji_buffer*>(buffer.release());
   return DIJI_OK;
 }
@@ -172,13 +173,13 @@ diji_device_plugin_table make_table() {
   // The number changes with whatever changes the code that comes out of one text (compile_llvm.cpp).
   table.build_id = DIJI_VERSION " code 1 " __VERSION__;
   table.device_count = device_count;
-  table.device_properties = device_properties;
-  table.open = open;
+  table.device_properties = guarded<device_properties>;
+  table.open = guarded<open>;
   table.close = close;
-  table.alloc = alloc;
+  table.alloc = guarded<alloc>;
   table.free = free_buffer;
   table.last_error = last_error;
-  table.import_host = import_host;
+  table.import_host = guarded<import_host>;
   table.map = map;
   add_stream_functions(table);
   add_module_functions(table);

@@ -109,13 +109,13 @@ diji_status event_elapsed_ns(diji_event* from, diji_event* to, std::uint64_t* ou
 }  // namespace
 
 void add_stream_functions(diji_device_plugin_table& table) {
-  table.copy_to_device = copy_to_device;
-  table.copy_to_host = copy_to_host;
-  table.copy_on_device = copy_on_device;
-  table.stream_new = stream_new;
+  table.copy_to_device = guarded<copy_to_device>;
+  table.copy_to_host = guarded<copy_to_host>;
+  table.copy_on_device = guarded<copy_on_device>;
+  table.stream_new = guarded<stream_new>;
   table.stream_free = stream_free;
   table.stream_sync = stream_sync;
-  table.event_new = event_new;
+  table.event_new = guarded<event_new>;
   table.event_free = event_free;
   table.event_record = event_record;
   table.event_wait = event_wait;

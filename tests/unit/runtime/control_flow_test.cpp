@@ -4,6 +4,7 @@
 #include "graph/interpreter.h"
 #include "ops/samples.h"
 #include "runtime/conformance.h"
+#include "tests/unit/runtime/control_flow_graphs.h"
 #include "tests/unit/runtime/fixture.h"
 
 #include <thread>
@@ -65,35 +66,8 @@ class Model {
   RunStats stats_;
 };
 
-constexpr std::string_view kBranches = R"(graph "branches" {
-  symbol N in [0, 1000]
-  input %c "c" : bool[]
-  input %x "x" : f32[N]
-  %w = prim.add(%x, %x)
-  %y, %s = prim.conditional(%c, %w, %x) graph "then" {
-    input %0 "w" : f32[N]
-    input %1 "x" : f32[N]
-    %2 = prim.concatenate(%0, %1) {axis = 0}
-    %3 = prim.multiply(%2, %2)
-    %4 = prim.reduce(%0) {axes = ints[0], kind = "sum"}
-    output "y" = %3
-    output "s" = %4
-  } graph "else" {
-    input %0 "w" : f32[N]
-    input %1 "x" : f32[N]
-    %2 = constant f32[] {7.5}
-    output "y" = %0
-    output "s" = %2
-  }
-  %z = prim.add(%y, %y)
-  output "z" = %z
-  output "s" = %s
-  output "y" = %y
-  output "x" = %x
-})";
-
 TEST_CASE("branches of different sizes, with values that are passed on as they are") {
-  Model model(kBranches);
+  Model model(test::kBranches);
   for (const std::int64_t n : {3, 0, 100, 1, 3}) {
     for (const bool condition : {true, false, true}) {
       const auto got = model.checked({truth(condition), normal({n})});
@@ -130,31 +104,8 @@ TEST_CASE("branches sixteen deep") {
   for (const std::int64_t level : {0, 1, 8, 15, 16}) model.checked({number(level), normal({33})});
 }
 
-constexpr std::string_view kGrowing = R"(graph "growing" {
-  symbol N in [0, 1000]
-  symbol K in [0, 100000]
-  input %m "m" : i64[]
-  input %x "x" : f32[N]
-  %y, %s, %t = prim.loop(%m, _, %x, %x) {carried = 1, conditional = 0, scanned = 0} graph "body" {
-    symbol K in [0, 100000]
-    input %i "i" : i64[]
-    input %a "a" : f32[K]
-    input %x "x" : f32[N]
-    %b = prim.concatenate(%a, %x) {axis = 0}
-    %t = prim.add(%i, %i)
-    output "a" = %b
-    output "twice" = %t
-    output "x" = %x
-  }
-  %z = prim.add(%y, %y)
-  output "z" = %z
-  output "y" = %y
-  output "s" = %s
-  output "t" = %t
-})";
-
 TEST_CASE("a carried value grows; zero trips give back what came in") {
-  Model model(kGrowing);
+  Model model(test::kGrowing);
   for (const std::int64_t trips : {3, 0, 1, 40, -5, 3}) {
     for (const std::int64_t n : {2, 0, 17}) {
       const auto got = model.checked({number(trips), normal({n})});
@@ -164,41 +115,13 @@ TEST_CASE("a carried value grows; zero trips give back what came in") {
 }
 
 TEST_CASE("a loop runs past one stretch of iteration numbers") {
-  Model model(kGrowing);
+  Model model(test::kGrowing);
   const auto got = model.checked({number(2500), normal({1})});
   EXPECT(got[2].values<std::int64_t>()[2499] == 4998);
 }
 
-constexpr std::string_view kUntil = R"(graph "until" {
-  symbol T in [0, 1000]
-  input %x "x" : f32[T, 2]
-  input %end "end" : f32[2]
-  input %first "first" : bool[]
-  %zero = constant f32[2] {0.0, 0.0}
-  %y, %w, %s = prim.loop(_, %first, %zero, %end, %x, %end) {carried = 2, conditional = 1, scanned = 1}
-  graph "body" {
-    input %i "i" : i64[]
-    input %sum "sum" : f32[2]
-    input %old "old" : f32[2]
-    input %row "row" : f32[2]
-    input %end "end" : f32[2]
-    %next = prim.add(%sum, %row)
-    %same = prim.equal(%row, %end)
-    %no = constant bool[2] {0, 0}
-    %other = prim.equal(%same, %no)
-    %start = prim.slice(%other) {size = dims[1], start = dims[0], step = ints[1]}
-    output "condition" = %start
-    output "next" = %next
-    output "sum" = %sum
-    output "row" = %next
-  }
-  output "y" = %y
-  output "w" = %w
-  output "s" = %s
-})";
-
 TEST_CASE("a condition ends a loop early") {
-  Model model(kUntil);
+  Model model(test::kUntil);
   const HostTensor x = HostTensor::of<float>({5, 2}, {1, 10, 2, 20, 3, 30, 4, 40, 5, 50});
   for (const float end : {1.0F, 3.0F, 5.0F, 9.0F}) {
     const auto got = model.checked({x, floats({end, 0}), truth(true)});
@@ -209,82 +132,11 @@ TEST_CASE("a condition ends a loop early") {
   EXPECT((model.checked({normal({300, 2}), floats({99, 0}), truth(true)})[2].shape() == StaticShape{300, 2}));
 }
 
-// Two loops in each other; the inner one captures from both levels and swaps what it carries.
-constexpr std::string_view kTwoLevels = R"(graph "two levels" {
-  symbol A in [0, 1000]
-  symbol B in [0, 1000]
-  input %x "x" : f32[A, B]
-  input %w "w" : f32[B]
-  input %v "v" : f32[B]
-  %p, %q, %s = prim.loop(_, _, %w, %v, %x, %w) {carried = 2, conditional = 0, scanned = 1} graph "outer" {
-    input %i "i" : i64[]
-    input %p "p" : f32[B]
-    input %q "q" : f32[B]
-    input %row "row" : f32[B]
-    input %w "w" : f32[B]
-    %three = constant i64[] {3}
-    %a, %b, %t = prim.loop(%three, _, %p, %q, %row, %w) {carried = 2, conditional = 0, scanned = 0}
-    graph "inner" {
-      input %j "j" : i64[]
-      input %a "a" : f32[B]
-      input %b "b" : f32[B]
-      input %row "row" : f32[B]
-      input %w "w" : f32[B]
-      %half = constant f32[] {0.5}
-      %h = prim.reshape(%half) {shape = dims[1]}
-      %g = prim.broadcast(%h) {shape = dims[B]}
-      %c = prim.multiply(%a, %g)
-      %d = prim.add(%c, %row)
-      %e = prim.add(%d, %w)
-      output "b" = %b
-      output "a" = %e
-      output "sum" = %d
-    }
-    %u = prim.reduce(%t) {axes = ints[0], kind = "sum"}
-    output "a" = %a
-    output "b" = %b
-    output "u" = %u
-  }
-  output "p" = %p
-  output "q" = %q
-  output "s" = %s
-})";
-
 TEST_CASE("loops in loops: captures from two levels up, and carried values that change places") {
-  Model model(kTwoLevels);
+  Model model(test::kTwoLevels);
   for (const auto& [a, b] : {std::pair{4, 5}, {1, 40}, {0, 3}, {7, 0}, {4, 5}})
     model.checked({normal({a, b}), normal({b}, 2), normal({b}, 3)});
 }
-
-// A cell over three scanned inputs, as recurrent layers have it.
-constexpr std::string_view kScan = R"(graph "scan" {
-  symbol T in [0, 100000]
-  symbol N in [0, 1000]
-  input %x "x" : f32[T, N, 8]
-  input %y "y" : f32[T, N, 8]
-  input %m "m" : f32[T, N, 1]
-  input %r "r" : f32[8, 8]
-  input %h0 "h0" : f32[N, 8]
-  %h, %all = prim.loop(_, _, %h0, %x, %y, %m, %r) {carried = 1, conditional = 0, scanned = 3} graph "cell" {
-    input %i "i" : i64[]
-    input %h "h" : f32[N, 8]
-    input %x "x" : f32[N, 8]
-    input %y "y" : f32[N, 8]
-    input %m "m" : f32[N, 1]
-    input %r "r" : f32[8, 8]
-    %d = prim.dot_general(%h, %r) {
-      lhs_batch = ints[], lhs_contracting = ints[1], rhs_batch = ints[], rhs_contracting = ints[0]}
-    %a = prim.add(%d, %x)
-    %t = prim.tanh(%a)
-    %k = prim.broadcast(%m) {shape = dims[N, 8]}
-    %b = prim.multiply(%t, %k)
-    %c = prim.multiply(%b, %y)
-    output "h" = %c
-    output "all" = %c
-  }
-  output "h" = %h
-  output "all" = %all
-})";
 
 std::vector<HostTensor> scan_inputs(std::int64_t t, std::int64_t n) {
   return {normal({t, n, 8}, 1), normal({t, n, 8}, 2), normal({t, n, 1}, 3), normal({8, 8}, 4),
@@ -294,7 +146,7 @@ std::vector<HostTensor> scan_inputs(std::int64_t t, std::int64_t n) {
 TEST_CASE("a scan over three inputs, for every size, with the same bits for any number of threads") {
   std::optional<HostTensor> first;
   for (const int threads : {1, 2, 3, 7}) {
-    Model model(kScan, threads);
+    Model model(test::kScan, threads);
     for (const auto& [t, n] : {std::pair{3, 2}, {0, 4}, {5, 0}, {2, 5}}) model.checked(scan_inputs(t, n));
     const auto got = model.run(scan_inputs(100, 9));
     REQUIRE(got);
@@ -338,7 +190,7 @@ TEST_CASE("a pure scan waits for the host once, and uploads nothing but its inpu
   const diji_device_plugin_table table = counting_table();
   const diji_device_plugin_table* const tables[] = {&table};
   DeviceList devices(tables, 2);
-  const auto session = Session::of(devices, test::graph_from(kScan), {});
+  const auto session = Session::of(devices, test::graph_from(test::kScan), {});
   REQUIRE_MESSAGE(session, session.error().message);
   const auto run = [&](std::int64_t steps) {
     const auto inputs = scan_inputs(steps, 2);
@@ -359,29 +211,10 @@ TEST_CASE("a pure scan waits for the host once, and uploads nothing but its inpu
   EXPECT(calls().syncs < 20);
 }
 
-constexpr std::string_view kObserved = R"(graph "observed" {
-  symbol N in [0, 100000]
-  symbol "#0" in [-1000, 1000]
-  symbol "#1" in [-1000, 1000]
-  input %x "x" : f32[N]
-  input %shape "shape" : i64[2]
-  %one = constant i64[2] {1, 0}
-  %sum = prim.add(%shape, %one)
-  %twice = prim.add(%x, %x)
-  %known = prim.observe(%sum) {symbols = dims["#0", "#1"]}
-  %y = prim.reshape(%twice) {shape = dims["#0", "#1"]}
-  %z = prim.reduce(%y) {axes = ints[0], kind = "sum"}
-  %d = prim.dims() {dtype = i64, elements = dims["#0 + #1"]}
-  output "y" = %y
-  output "z" = %z
-  output "known" = %known
-  output "x" = %x
-})";
-
 HostTensor sizes(std::int64_t a, std::int64_t b) { return HostTensor::of<std::int64_t>({2}, {a, b}); }
 
 TEST_CASE("a size from data becomes a shape; one executable serves all of them") {
-  std::string text(kObserved);
+  std::string text(test::kObserved);
   text.erase(text.find("  %d = "), text.find("  output") - text.find("  %d = "));
   Model model(text);
   EXPECT((model.checked({normal({6}), sizes(1, 3)})[1].shape() == StaticShape{3}));
@@ -400,55 +233,8 @@ TEST_CASE("a size from data becomes a shape; one executable serves all of them")
   EXPECT((model.checked({normal({6}), sizes(5, 1)})[0].shape() == StaticShape{6, 1}));
 }
 
-// Positions of true elements, in the model itself, in a branch and in every iteration of a loop.
-constexpr std::string_view kCounted = R"(graph "counted" {
-  symbol N in [0, 100000]
-  symbol T in [0, 1000]
-  symbol "#0" in [0, 100000]
-  input %x "x" : f32[N]
-  input %keys "keys" : f32[T, 1]
-  input %c "c" : bool[]
-  %zero = constant f32[] {0.0}
-  %one = prim.reshape(%zero) {shape = dims[1]}
-  %wide = prim.broadcast(%one) {shape = dims[N]}
-  %mask = prim.less(%wide, %x)
-  %at = prim.compact(%mask) {symbols = dims["#0"]}
-  %picked = prim.gather(%x, %at) {outside = "error"}
-  %sum = prim.reduce(%picked) {axes = ints[0], kind = "sum"}
-  %counts = prim.loop(_, _, %keys, %x) {carried = 0, conditional = 0, scanned = 1} graph "body" {
-    symbol "#5" in [0, 100000]
-    input %i "i" : i64[]
-    input %key "key" : f32[1]
-    input %x "x" : f32[N]
-    %wide = prim.broadcast(%key) {shape = dims[N]}
-    %mask = prim.less(%wide, %x)
-    %at = prim.compact(%mask) {symbols = dims["#5"]}
-    %n = prim.dims() {dtype = i64, elements = dims["#5"]}
-    %picked = prim.gather(%x, %at) {outside = "error"}
-    %sum = prim.reduce(%picked) {axes = ints[0], kind = "max"}
-    output "n" = %n
-  }
-  %b = prim.conditional(%c, %x, %mask) graph "then" {
-    symbol "#6" in [0, 100000]
-    input %x "x" : f32[N]
-    input %mask "mask" : bool[N]
-    %at = prim.compact(%mask) {symbols = dims["#6"]}
-    output "at" = %at
-  } graph "else" {
-    input %x "x" : f32[N]
-    input %mask "mask" : bool[N]
-    %none = constant i64[1] {-1}
-    output "at" = %none
-  }
-  output "at" = %at
-  output "picked" = %picked
-  output "sum" = %sum
-  output "counts" = %counts
-  output "b" = %b
-})";
-
 TEST_CASE("how many elements are true is known behind the kernel that counts them") {
-  Model model(kCounted);
+  Model model(test::kCounted);
   for (const auto& [n, t] : {std::pair{50, 3}, {0, 2}, {7, 0}, {1000, 40}, {1, 1}, {50, 3}}) {
     for (const bool condition : {true, false}) {
       const HostTensor x = normal({n});
@@ -499,7 +285,7 @@ TEST_CASE("what a failed kernel left never steers, and the next run is clean") {
 }
 
 TEST_CASE("a loop that needs more memory than there is leaves the session usable") {
-  Model model(kGrowing, 2, 300'000);
+  Model model(test::kGrowing, 2, 300'000);
   REQUIRE(model.run({number(3), normal({100})}));
   const auto refused = model.run({number(1000), normal({100})});
   REQUIRE_FALSE(refused);
@@ -512,12 +298,12 @@ TEST_CASE("a loop that needs more memory than there is leaves the session usable
 }
 
 TEST_CASE("many runs hold what one run held") {
-  for (const std::string_view text : {kBranches, kScan, kTwoLevels, kGrowing}) {
+  for (const std::string_view text : {test::kBranches, test::kScan, test::kTwoLevels, test::kGrowing}) {
     Model model(text);
     const auto inputs = [&]() -> std::vector<HostTensor> {
-      if (text == kBranches) return {truth(true), normal({64})};
-      if (text == kScan) return scan_inputs(20, 4);
-      if (text == kTwoLevels) return {normal({4, 16}), normal({16}, 2), normal({16}, 3)};
+      if (text == test::kBranches) return {truth(true), normal({64})};
+      if (text == test::kScan) return scan_inputs(20, 4);
+      if (text == test::kTwoLevels) return {normal({4, 16}), normal({16}, 2), normal({16}, 3)};
       return {number(20), normal({16})};
     }();
     REQUIRE(model.run(inputs));
@@ -531,7 +317,7 @@ TEST_CASE("many runs hold what one run held") {
 }
 
 TEST_CASE("many threads on one session with loops get the bits of one") {
-  Model model(kUntil);
+  Model model(test::kUntil);
   const HostTensor x = normal({50, 2}), end = floats({99, 99});
   const auto alone = model.run({x, end, truth(true)});
   REQUIRE(alone);
@@ -550,7 +336,7 @@ TEST_CASE("many threads on one session with loops get the bits of one") {
 }
 
 TEST_CASE("kernels in bodies are checked, timed and counted") {
-  Model model(kTwoLevels);
+  Model model(test::kTwoLevels);
   const std::vector<HostTensor> inputs = {normal({4, 5}), normal({5}, 2), normal({5}, 3)};
   const auto executable =
       std::shared_ptr<const Executable>(&model.session().executable(), [](const auto*) {});
@@ -570,7 +356,10 @@ TEST_CASE("a second compilation of a model with bodies compiles nothing") {
   const test::ScratchCache cache;
   DeviceList devices(built_in_plugins(), 2);
   const auto compiled = [&] {
-    return Session::of(devices, test::graph_from(kTwoLevels), {}).value()->executable().compiled_kernels;
+    return Session::of(devices, test::graph_from(test::kTwoLevels), {})
+        .value()
+        ->executable()
+        .compiled_kernels;
   };
   EXPECT(compiled() > 0);
   EXPECT(compiled() == 0);

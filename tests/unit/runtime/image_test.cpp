@@ -92,12 +92,12 @@ TEST_CASE("every cut and every flipped bit of a compiled model is a miss") {
   CacheFolder folder(scratch.folder(), CacheFolder::kBytesMax);
   ImageCache images(folder);
   ThreadPool& threads = devices.open("cpu").value()->threads();
-  REQUIRE(images.find(image.origins, threads).has_value());
+  REQUIRE(images.find(image.origins, threads).value().has_value());
   set_log_level(LogLevel::error);  // thousands of warnings about damaged files are the point here
   int found = 0;
   for (std::size_t size = 0; size < good.size(); size += 13) {
     REQUIRE(write_file_atomically(file, std::span(good).first(size)).has_value());
-    found += images.find(image.origins, threads).has_value() ? 1 : 0;
+    found += images.find(image.origins, threads).value().has_value() ? 1 : 0;
   }
   EXPECT(found == 0);
   std::size_t padding = 0;  // between the head and the constants nothing is read
@@ -105,7 +105,7 @@ TEST_CASE("every cut and every flipped bit of a compiled model is a miss") {
     auto bad = good;
     bad[i] ^= std::byte{0x10};
     REQUIRE(write_file_atomically(file, bad).has_value());
-    padding += images.find(image.origins, threads).has_value() ? 1 : 0;
+    padding += images.find(image.origins, threads).value().has_value() ? 1 : 0;
   }
   EXPECT(padding < 64);
   const Opened again = open_and_run(devices, path);
@@ -132,7 +132,7 @@ TEST_CASE("a compiled model under another's name, or of another build, is not us
   const auto origins = origins_of("m.onnx", image.origin("digest"), {}, *device, false);
   REQUIRE(origins.has_value());
   set_log_level(LogLevel::error);
-  EXPECT_FALSE(images.find(*origins, device->threads()).has_value());
+  EXPECT_FALSE(images.find(*origins, device->threads()).value().has_value());
   set_log_level(LogLevel::warning);
   EXPECT(images.why_missing(*origins).contains("not 'diji of yesterday'"));
   SessionOptions dumping;
