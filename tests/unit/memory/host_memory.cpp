@@ -8,6 +8,12 @@
 #include <new>
 #include <vector>  // brings libstdc++'s own way to say bad_alloc
 
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define DIJI_SANITIZED 1
+#endif
+#endif
+
 namespace diji::test {
 namespace {
 
@@ -51,17 +57,18 @@ bool HostMemory::disarm() {
   return tripped;
 }
 std::int64_t HostMemory::live() { return live_count; }
+bool HostMemory::sanitized() {
+#if defined(DIJI_SANITIZED)
+  return true;
+#else
+  return false;
+#endif
+}
 
 WithoutShortage::WithoutShortage() { ++exempt; }
 WithoutShortage::~WithoutShortage() { --exempt; }
 
 }  // namespace diji::test
-
-#if defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define DIJI_SANITIZED 1
-#endif
-#endif
 
 using diji::test::counted;
 using diji::test::uncounted;

@@ -16,6 +16,8 @@ class HostMemory {
   static bool disarm();
   /// Allocations that were not given back.
   static std::int64_t live();
+  /// A sanitizer keeps freed memory for a while: what the process holds then tells nothing of leaks.
+  static bool sanitized();
 };
 
 /// What this thread allocates meanwhile does not fail: code of others that cannot go on without memory.
