@@ -40,7 +40,13 @@ constexpr std::uint64_t kCasesOfTemplate = 96;
 // does.
 constexpr std::chrono::milliseconds kTimeOfTemplate{400};
 constexpr std::chrono::seconds kHang{60};
+// A case has 3,000 elements; sizes that come from data may be anything.
+constexpr std::uint64_t kDeviceBytesMax = std::uint64_t{16} << 20;
+#ifdef DIJI_ASAN
+constexpr rlim_t kMemoryBytesMax = RLIM_INFINITY;  // its shadow takes terabytes of addresses
+#else
 constexpr rlim_t kMemoryBytesMax = rlim_t{8} << 30;  // addresses, not pages in use; those are reported
+#endif
 
 struct Options {
   std::uint64_t seed = 1;
@@ -55,7 +61,7 @@ struct Options {
 // Shared with the child: what it does now and what it has done, also when it has come to an end.
 struct Progress {
   std::atomic<std::uint64_t> seed, number;  // of the template, of its case
-  std::atomic<std::uint64_t> templates, refused, unsupported;
+  std::atomic<std::uint64_t> templates, refused, unsupported, too_large;
   std::atomic<std::uint64_t> cases, elements, alike, undecided, unproved, found;
   std::atomic<std::int64_t> peak_mib;
   std::atomic<bool> done;
@@ -118,28 +124,19 @@ class Worker {
     }
   }
 
+  // Of each case: the device first, whose memory has a limit; what is beyond it is no case of the
+  // interpreter.
   void run_case(const OperatorTemplate& drawn, ExecutionContext& context,
                 std::span<const HostTensor> inputs) {
-    const auto truth = interpret_with_bounds(drawn.graph(), inputs);
     auto got = context.run(inputs);
+    if (!got && got.error().code == ErrorCode::out_of_memory) return (void)++progress_.too_large;
+    const auto truth = interpret_with_bounds(drawn.graph(), inputs);
     if (got && options_.planted && got->back().count() > 0) flip_a_bit(got->back());
     ++progress_.cases;
     if (!truth && truth.error().code == ErrorCode::unsupported) return (void)++progress_.undecided;
     if (!truth || !got) {
-      if (!truth && !got && truth.error().code == got.error().code) {
-        if (options_.verbose) fmt::print("refused by both: {}\n", got.error().message);
-        return (void)++progress_.alike;
-      }
-      if (!truth && !got) {
-        return report(drawn,
-                      fmt::format("the interpreter says '{}', the device '{}'", truth.error().message,
-                                  got.error().message),
-                      inputs);
-      }
-      return report(drawn,
-                    !truth ? "only the interpreter refuses: " + truth.error().message
-                           : "only the device refuses: " + got.error().message,
-                    inputs);
+      if (refused_alike(truth, got)) return (void)++progress_.alike;
+      return report(drawn, refusal(truth, got), inputs);
     }
     for (std::size_t i = 0; i < got->size(); ++i) {
       const Comparison compared = compare_with_truth((*got)[i], promised((*truth)[i]), (*truth)[i].bound);
@@ -153,6 +150,23 @@ class Worker {
     for (std::size_t i = 0; i < got->size(); ++i) {
       if (!again || !(*got)[i].same_bits((*again)[i])) return report(drawn, "a second run differs", inputs);
     }
+  }
+
+  // Sizes that do not fit and data out of range may both be wrong at once, and either is said. Where all
+  // results are empty, a device computes no element, so that nothing asks for what is out of range.
+  static bool refused_alike(const Result<std::vector<BoundedTensor>>& truth,
+                            const Result<std::vector<HostTensor>>& got) {
+    const auto of_a_run = [](const Error& error) {
+      return error.code == ErrorCode::data || error.code == ErrorCode::mismatch;
+    };
+    if (truth || !of_a_run(truth.error())) return false;
+    if (!got) return of_a_run(got.error());
+    return std::ranges::all_of(*got, [](const HostTensor& tensor) { return tensor.count() == 0; });
+  }
+  static std::string refusal(const Result<std::vector<BoundedTensor>>& truth,
+                             const Result<std::vector<HostTensor>>& got) {
+    return fmt::format("the interpreter: {}; the device: {}", truth ? "a result" : truth.error().message,
+                       got ? "a result" : got.error().message);
   }
 
   // The highest of the last element: a sign, the largest part of an integer, truth.
@@ -219,6 +233,7 @@ int work(const Options& options, Progress& progress, Clock::time_point end) {
     fmt::print(stderr, "random_operators: {}\n", device.error().message);
     return 4;
   }
+  (*device)->default_pool().set_limit(kDeviceBytesMax);
   Worker(options, progress, **device).run(end);
   return 0;
 }
@@ -228,10 +243,11 @@ void print_summary(const Progress& progress, double seconds, std::string_view he
   fmt::print(
       "{}{} cases of {} operators drawn in {:.0f} s: {} elements compared ({} without a bound), {} cases "
       "refused by "
-      "both, {} without one truth; {} draws refused, {} not compiled; most memory {} MiB; {} found\n",
+      "both, {} without one truth; {} cases too large, {} draws refused, {} not compiled; most memory {} "
+      "MiB; {} found\n",
       head, of(progress.cases), of(progress.templates), seconds, of(progress.elements), of(progress.unproved),
-      of(progress.alike), of(progress.undecided), of(progress.refused), of(progress.unsupported),
-      progress.peak_mib.load(), of(progress.found));
+      of(progress.alike), of(progress.undecided), of(progress.too_large), of(progress.refused),
+      of(progress.unsupported), progress.peak_mib.load(), of(progress.found));
   std::fflush(stdout);
 }
 
