@@ -83,6 +83,11 @@ ValueId attention_softmax(Builder& b, ValueId scores, ValueId sink) {
 ValueId rotate(Builder& b, ValueId x, const Rotation& rotation) {
   if (!b.ok()) return ValueId::none;
   const Shape from = b.shape(x);
+  if (from.size() != 4 || b.rank(rotation.cos) != 3 || b.rank(rotation.sin) != 3) {
+    return b.fail(ErrorCode::mismatch,
+                  "x {} has neither 3 nor 4 axes, or cos {} and sin {} have no row for each position",
+                  text_of(b.type(x)), text_of(b.type(rotation.cos)), text_of(b.type(rotation.sin)));
+  }
   const DType dtype = b.dtype(x), in = wide(dtype);
   const Dim turned = rotation.dims == 0 ? from[3] : Dim(rotation.dims);
   const Dim half = floor_div(turned, 2);
@@ -273,6 +278,10 @@ Values contrib_rotary_embedding(Builder& b, const OpCall& call) {
   const std::int64_t dims = integer(call, "rotary_embedding_dim", 0);
   if (integer(call, "is_packed_batching", 0) != 0)
     return {b.fail(ErrorCode::unsupported, "is_packed_batching is not built yet")};
+  if ((!flat && b.rank(x) != 4) || b.rank(call.inputs[2]) != 2) {
+    return {b.fail(ErrorCode::mismatch, "x {} has neither 3 nor 4 axes, or cos_cache {} has not 2",
+                   text_of(b.type(x)), text_of(b.type(call.inputs[2])))};
+  }
   if (b.rank(positions) == 1) {
     const ValueId steps = b.iota({1, b.shape(x)[flat ? 1 : 2]}, 1);
     positions = b.add(steps, b.reshape(positions, {}));

@@ -101,6 +101,7 @@ Values qlinear_conv(Builder& b, const OpCall& call) {
 
 // 8 / bits codes in each byte, the lowest first: [..., n] u8 -> [..., n · 8 / bits].
 ValueId unpacked(Builder& b, ValueId bytes, std::int64_t bits) {
+  if (!b.ok()) return ValueId::none;
   Shape apart = b.shape(bytes), joined = apart;
   apart.emplace_back(1);
   const ValueId column = b.reshape(bytes, apart);

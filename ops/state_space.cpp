@@ -61,6 +61,7 @@ Graph linear_attention_step(Builder& b, const Streams& in, const Type& state_typ
   const ValueId q = slice("q", in.q), k = slice("k", in.k), v = slice("v", in.v);
   const ValueId decay = slice("decay", in.decay), beta = slice("beta", in.beta);
   const auto with_axis = [&](ValueId id, std::int64_t axis) {
+    if (!inside.ok()) return ValueId::none;
     Shape shape = inside.shape(id);
     shape.insert(shape.begin() + axis, Dim(1));
     return inside.reshape(id, shape);
@@ -90,6 +91,8 @@ Values linear_attention(Builder& b, const OpCall& call) {
   const ValueId past = operand(call, 3), decay = operand(call, 4), beta = operand(call, 5);
   if ((rule->gated && decay == ValueId::none) || (rule->delta && beta == ValueId::none))
     return {b.fail(ErrorCode::mismatch, "the update rule needs decay or beta, which is missing")};
+  if (rule->delta && b.rank(beta) != 3)
+    return {b.fail(ErrorCode::mismatch, "beta {} needs 3 axes", text_of(b.type(beta)))};
   Streams in{steps_of(b, call.inputs[0], heads.queries), steps_of(b, call.inputs[1], heads.keys),
              steps_of(b, call.inputs[2], heads.keys)};
   if (rule->gated) in.decay = decay_steps(b, decay, in.k, heads.keys);
