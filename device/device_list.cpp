@@ -157,11 +157,14 @@ void DeviceList::list_devices(std::size_t index) {
   std::vector<Error> problems = problems_;
   std::vector<std::string> absent = absent_;
   const auto count = plugin.device_count();
-  const char* why = plugin.table().last_error();
   if (!count) {
     problems.push_back(count.error());
-  } else if (*count == 0 && why != nullptr && *why != '\0') {
-    absent.push_back(fmt::format("{}: {}", plugin.name(), why));
+  } else if (*count == 0) {
+    const char* why = plugin.table().last_error();
+    const bool told = why != nullptr && *why != '\0';
+    const std::string origin = plugin.origin() == "built in" ? "" : fmt::format(" ({})", plugin.origin());
+    absent.push_back(fmt::format("{}{}: {}", plugin.name(), origin,
+                                 told ? why : "it reports 0 devices; its last_error() gives no reason"));
   }
   for (int ordinal = 0; ordinal < count.value_or(0); ++ordinal) {
     auto info = plugin.device_info(ordinal);

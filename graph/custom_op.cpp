@@ -2,6 +2,7 @@
 #include "graph/custom_op.h"
 
 #include "base/check.h"
+#include "base/nearest.h"
 
 #include <algorithm>
 #include <cstring>
@@ -58,13 +59,34 @@ constexpr AttributeKind kKinds[] = {AttributeKind::integer, AttributeKind::real,
 // What a call's functions find behind `context`.
 struct CallState {
   const Attributes& attributes;
+  const OpDef& record;
   std::string refusal;
+  std::string undeclared;  // an attribute that the function asked for and the record lacks, as a sentence
 };
 CallState& state_of(const diji_op_call* call) { return *static_cast<CallState*>(call->context); }
 
+// Where the function's name for an attribute is not the record's, no model could ever set it.
+std::string undeclared(const OpDef& record, const char* name, AttributeKind kind) {
+  const std::string asked = name == nullptr ? "" : name;
+  std::vector<std::string> names;
+  for (const AttributeDef& attribute : record.attributes) {
+    names.emplace_back(attribute.name);
+    if (attribute.name != asked) continue;
+    if (attribute.kind == kind) return "";
+    return fmt::format("it asks for the attribute '{}' as {}, and its record declares it as {}", asked,
+                       name_of(kind), name_of(attribute.kind));
+  }
+  const std::string nearest = nearest_name(asked, names);
+  return fmt::format("it asks for an attribute '{}' that its record does not declare{}", asked,
+                     nearest.empty() ? "" : fmt::format(" (did you mean {}?)", nearest));
+}
+
 template <typename T>
 const T* attribute_of(const diji_op_call* call, const char* name) {
-  return name == nullptr ? nullptr : state_of(call).attributes.get<T>(name);
+  CallState& state = state_of(call);
+  const auto kind = static_cast<AttributeKind>(Attribute(T()).index());
+  if (state.undeclared.empty()) state.undeclared = undeclared(state.record, name, kind);
+  return name == nullptr ? nullptr : state.attributes.get<T>(name);
 }
 
 std::int32_t refuse(const diji_op_call* call, const char* sentence) {
@@ -327,10 +349,12 @@ Result<std::vector<StaticShape>> CustomOp::shapes(std::span<const OperandView> i
     outputs[i].dtype = static_cast<diji_dtype>(dtype_of_output(i, dtypes));
     sizes.push_back(shapes[i].data());
   }
-  CallState state{attributes, ""};
+  CallState state{attributes, record_, "", ""};
   const auto tensors = tensors_of(inputs, raw_.input_count, false);
   const diji_op_call call = call_with(state, tensors, outputs);
-  if (raw_.shape(&call, sizes.data()) != 0) {
+  const std::int32_t refused = raw_.shape(&call, sizes.data());
+  if (!state.undeclared.empty()) return wrong(ErrorCode::failed, "shape(): {}", state.undeclared);
+  if (refused != 0) {
     return wrong(ErrorCode::mismatch, "it refuses its operands: {}",
                  state.refusal.empty() ? "without a reason" : state.refusal);
   }
@@ -359,11 +383,13 @@ Result<void> CustomOp::run(std::span<const OperandView> inputs, const Attributes
     results.push_back(
         {true, dtype_of_output(i, dtypes), shapes[i], contiguous_strides(shapes[i]), outputs[i]});
   }
-  CallState state{attributes, ""};
+  CallState state{attributes, record_, "", ""};
   const auto in = tensors_of(inputs, raw_.input_count, true);
   const auto out = tensors_of(results, raw_.output_count, true);
   const diji_op_call call = call_with(state, in, out);
-  if (raw_.run(&call) == 0) return {};
+  const std::int32_t refused = raw_.run(&call);
+  if (!state.undeclared.empty()) return wrong(ErrorCode::failed, "run(): {}", state.undeclared);
+  if (refused == 0) return {};
   return wrong(ErrorCode::data, "{}", state.refusal.empty() ? "it failed without a reason" : state.refusal);
 }
 

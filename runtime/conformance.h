@@ -35,6 +35,10 @@ struct VerifyRow {
 /// rules about sizes hold).
 std::vector<Sample> samples_of(const OpDef& op, DType dtype);
 
+/// All of every output is written, and nothing before or behind it. Errors: failed, naming the output.
+Result<void> check_outputs(const CustomOp& op, std::span<const HostTensor> inputs,
+                           const Attributes& attributes);
+
 /// A custom operator gives the same bits for operands that lie in memory in another order, with gaps, where
 /// it declares to take strides. Errors: failed, naming the operand and the element.
 Result<void> check_strides(const CustomOp& op, std::span<const HostTensor> inputs,

@@ -10,6 +10,8 @@ namespace diji {
 namespace {
 
 constexpr std::int64_t kAnyRankSampled = 3;
+// A row too many of what is sampled, at least.
+constexpr std::size_t kGuardBytes = 4096;
 
 DType sampled_dtype(const Operand& input, DType first) {
   if (contains(input.dtypes, first)) return first;
@@ -46,7 +48,63 @@ Scattered scattered(const HostTensor& tensor) {
   return result;
 }
 
+// An output's memory between guards, all of it filled with one byte.
+struct Guarded {
+  std::vector<std::byte> memory;
+  std::span<const std::byte> before() const { return std::span(memory).first(kGuardBytes); }
+  std::span<const std::byte> behind() const { return std::span(memory).last(kGuardBytes); }
+  std::span<const std::byte> output() const {
+    return std::span(memory).subspan(kGuardBytes, memory.size() - 2 * kGuardBytes);
+  }
+};
+
+// Errors: what was written outside of the outputs.
+Result<std::vector<Guarded>> outputs_between_guards(const CustomOp& op, std::span<const OperandView> inputs,
+                                                    const Attributes& attributes, std::byte fill) {
+  const auto shapes = TRY(op.shapes(inputs, attributes));
+  std::vector<DType> dtypes;
+  for (const OperandView& input : inputs) dtypes.push_back(input.dtype);
+  std::vector<Guarded> outputs;
+  std::vector<std::byte*> memory;
+  for (std::size_t i = 0; i < shapes.size(); ++i) {
+    // As large as a tensor can be: allocating one says where it cannot.
+    const HostTensor sized = TRY(HostTensor::allocate(op.dtype_of_output(i, dtypes), shapes[i]));
+    outputs.push_back({std::vector(sized.bytes().size() + 2 * kGuardBytes, fill)});
+    memory.push_back(outputs.back().memory.data() + kGuardBytes);
+  }
+  TRY(op.run(inputs, attributes, shapes, memory));
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    const auto changed = [&](std::span<const std::byte> guard) {
+      return std::ranges::any_of(guard, [&](std::byte byte) { return byte != fill; });
+    };
+    const bool before = changed(outputs[i].before());
+    if (!before && !changed(outputs[i].behind())) continue;
+    return fail(ErrorCode::failed, "{}: it writes {} output '{}', which is {}{}", op.record().name,
+                before ? "before the beginning of" : "behind the end of", op.record().outputs[i].name,
+                name_of(op.dtype_of_output(i, dtypes)), text_of(shapes[i]));
+  }
+  return outputs;
+}
+
 }  // namespace
+
+Result<void> check_outputs(const CustomOp& op, std::span<const HostTensor> inputs,
+                           const Attributes& attributes) {
+  std::vector<OperandView> operands;
+  for (const HostTensor& input : inputs) operands.push_back(OperandView::of(input));
+  // What the function leaves as it was differs with what was there.
+  const auto one = TRY(outputs_between_guards(op, operands, attributes, std::byte{0x5a}));
+  const auto other = TRY(outputs_between_guards(op, operands, attributes, std::byte{0xa5}));
+  for (std::size_t i = 0; i < one.size(); ++i) {
+    const auto differs = std::ranges::mismatch(one[i].output(), other[i].output());
+    if (differs.in1 == one[i].output().end()) continue;
+    return fail(ErrorCode::failed,
+                "{}: it leaves a part of output '{}' unwritten, or two runs differ: byte {} of {}",
+                op.record().name, op.record().outputs[i].name, differs.in1 - one[i].output().begin(),
+                one[i].output().size());
+  }
+  return {};
+}
 
 std::vector<Sample> samples_of(const OpDef& op, DType dtype) {
   if (op.custom == nullptr) return op.samples(dtype);

@@ -12,11 +12,12 @@ namespace {
 
 constexpr std::array<std::string_view, 4> kActions = {"ls", "verify", "prune", "path"};
 constexpr std::array kOptions = {
+    OptionDef{"--all", "", "ls: every entry, not only how many there are"},
     OptionDef{"--max-bytes", "BYTES",
               "prune: what may stay, such as 100M (default: 4G); damaged entries always go"},
 };
 
-Result<int> list(const CompileCache& cache, bool json) {
+Result<int> list(const CompileCache& cache, bool json, bool all) {
   const std::vector<CacheEntry> entries = TRY(cache.list());
   if (json) {
     Json rows = Json::array();
@@ -28,14 +29,17 @@ Result<int> list(const CompileCache& cache, bool json) {
     return 0;
   }
   Table table({"key", ">size", "kernel", "device"});
-  std::uint64_t total = 0;
+  std::uint64_t total = 0, damaged = 0;
   for (const CacheEntry& entry : entries) {
     const bool good = entry.problem.empty();
     total += entry.bytes;
+    damaged += good ? 0 : 1;
     table.add({entry.key, text_of_bytes(entry.bytes), good ? entry.kernel : "damaged", entry.device});
   }
-  if (!table.empty()) table.print();
-  print("{} entries, {}\n", entries.size(), text_of_bytes(total));
+  print("{} entries, {}{} in {}{}\n", entries.size(), text_of_bytes(total),
+        damaged == 0 ? "" : fmt::format(", {} damaged", damaged), cache.folder().string(),
+        all || entries.empty() ? "" : "; --all lists them");
+  if (all && !table.empty()) table.print();
   return 0;
 }
 
@@ -85,10 +89,12 @@ Result<int> run(Context& context, const Arguments& arguments) {
   if (arguments.has("--max-bytes") && action != "prune") {
     return fail(ErrorCode::usage, "--max-bytes is an option of diji cache prune only");
   }
+  if (arguments.has("--all") && action != "ls")
+    return fail(ErrorCode::usage, "--all is an option of diji cache ls only");
   const std::uint64_t bytes_max = TRY(arguments.bytes("--max-bytes", CompileCache::kBytesMax));
   CompileCache cache;
   switch (number) {
-    case 0: return list(cache, context.json());
+    case 0: return list(cache, context.json(), arguments.has("--all"));
     case 1: return verify(cache, context.json());
     case 2: return prune(cache, bytes_max, context.json());
     default: return path(cache, context.json());

@@ -1,6 +1,7 @@
 // `diji op new NAME` and `diji plugin new NAME`: a folder with a skeleton that builds, loads and passes its
 // test as it is.
 #include "base/files.h"
+#include "runtime/session.h"
 #include "tools/context.h"
 #include "tools/json.h"
 #include "tools/output.h"
@@ -97,6 +98,12 @@ Result<int> new_op(Context& context, const Arguments& arguments) {
 }
 
 Result<int> new_plugin(Context& context, const Arguments& arguments) {
+  const std::string& name = arguments.operands()[1];
+  for (const diji_device_plugin_table* table : built_in_plugins()) {
+    if (name == table->name)
+      return fail(ErrorCode::usage,
+                  "the name '{}' is that of a plugin that diji brings; a second one would be refused", name);
+  }
   return write_new(context, arguments, "plugin", plugin_skeleton(), "mock");
 }
 

@@ -464,12 +464,54 @@ Result<TensorProto> parse_tensor(Reader message) {
   return tensor;
 }
 
+namespace {
+
+// What a file is whose first bytes no ONNX model has; empty where they may be one's. A model begins with the
+// tag of a field, which is below a letter: 0x08 as it is written everywhere.
+std::string_view other_kind_of(std::span<const std::byte> bytes) {
+  const std::string_view text(reinterpret_cast<const char*>(bytes.data()),
+                              std::min<std::size_t>(bytes.size(), 512));
+  constexpr std::pair<std::string_view, std::string_view> kBeginnings[] = {
+      {"PK\x03\x04", "a zip archive (PyTorch's .pt files are such)"},
+      {"\x1f\x8b", "compressed by gzip"},
+      {"\x89HDF", "HDF5 (Keras's .h5 files are such)"},
+      {"\x93NUMPY", "an array of NumPy"},
+      {"\x89PNG", "a picture"},
+      {"\x7f"
+       "ELF",
+       "a program or shared object"},
+      {"GGUF", "GGUF"},
+      {"version https://git-lfs", "a pointer of Git LFS, not the file that it stands for"},
+  };
+  for (const auto& [beginning, kind] : kBeginnings) {
+    if (text.starts_with(beginning)) return kind;
+  }
+  if (text.size() > 8 && text.substr(4, 4) == "TFL3") return "TensorFlow Lite";
+  if (text.size() > 9 && text.substr(8, 2) == "{\"") return "safetensors: weights without a graph";
+  const auto is_text = [](unsigned char c) { return c >= ' ' || c == '\n' || c == '\r' || c == '\t'; };
+  return std::ranges::all_of(text, is_text) ? "text" : "";
+}
+
+Result<void> parse_fields(Model& model, const Reader& reader) {
+  Fields fields(reader);
+  while (const Place field = TRY(fields.next())) TRY(parse_model_field(model, *field));
+  return {};
+}
+
+}  // namespace
+
 Result<Model> parse_model(std::span<const std::byte> bytes, std::string_view file) {
   const Reader reader(bytes, file);
   if (bytes.empty()) return reader.malformed("the file is empty");
   Model model{.file = file};
-  Fields fields(reader);
-  while (const Place field = TRY(fields.next())) TRY(parse_model_field(model, *field));
+  if (const auto parsed = parse_fields(model, reader); !parsed) {
+    const std::string_view kind = other_kind_of(bytes);
+    if (kind.empty()) return std::unexpected(parsed.error());
+    return reader.malformed_at(0,
+                               fmt::format("this is not an ONNX file but {}; diji reads what onnx.save or "
+                                           "torch.onnx.export writes, and .txt files with a graph of its own",
+                                           kind));
+  }
   if (model.graph.offset == 0) {
     return reader.malformed_at(std::ssize(bytes),
                                "the file ends without a graph: it is cut off or no ONNX model");

@@ -13,7 +13,7 @@ import unittest
 import tiny_models
 from case import OPTIONS, Case
 
-RUN_KEYS = ["outputs", "latency_ms", "compiled_kernels", "peak_bytes", "coverage"]
+RUN_KEYS = ["outputs", "latency_ms", "compiled_kernels", "peak_bytes", "planned", "coverage"]
 COUNTS = ["native", "generated", "host", "folded"]
 EXPECTED = [1, 5, 11, 16, 26, 38]  # x.npy through the model: x * x + [0, 1, 2]
 
@@ -248,7 +248,10 @@ class CompileCache(Case):
         entries = self.document("cache")["entries"]
         self.assertEqual(list(entries[0]), ["key", "bytes", "kernel", "device"])
         self.assertEqual(self.document("cache", "verify"), {"entries": len(entries), "damaged": []})
-        self.assertIn(f"{len(entries)} entries", self.diji("cache", "ls").stdout)
+        summary, *nothing = self.diji("cache", "ls").stdout.splitlines()
+        self.assertRegex(summary, rf"^{len(entries)} entries, .* in .*; --all lists them$")
+        self.assertEqual(nothing, [])
+        self.assertEqual(len(self.diji("cache", "ls", "--all").stdout.splitlines()), 2 + len(entries))
         pruned = self.document("cache", "prune", "--max-bytes", "1")
         self.assertEqual(pruned, {"removed": len(entries), "entries": 0, "bytes": 0})
         self.assertEqual(self.document("cache", "path", DIJI_CACHE_DIR="off"), {"path": None})

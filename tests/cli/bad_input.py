@@ -61,6 +61,7 @@ class Usage(Case):
             (["check", "--size", "0"], "--size: '0'"),
             (["coverage", "model.onnx", "--max-fallback", "150%"], "--max-fallback: '150%'"),
             (["cache", "ls", "--max-bytes", "1M"], "--max-bytes"),
+            (["cache", "path", "--all"], "--all is an option of diji cache ls"),
         ):
             with self.subTest(words):
                 self.refused(*words, code=2, error="usage", says=[part])
@@ -117,6 +118,13 @@ class BadFiles(Case):
             with self.subTest(name):
                 self.write(name, data)
                 self.assertIsInstance(self.refused_file(name, "malformed", says=["byte"])["offset"], int)
+
+    def test_files_that_are_no_models(self):
+        kinds = {"text": b"# README\n\nWords.\n", "zip": b"PK\x03\x04....", "HDF5": b"\x89HDF\r\n\x1a\n"}
+        for kind, data in kinds.items():
+            with self.subTest(kind=kind):
+                self.write("other.onnx", data)
+                self.refused_file("other.onnx", "malformed", says=["not an ONNX file", kind, "onnx.save"])
 
     def test_unknown_operators_all_at_once(self):
         self.write("strange.onnx", tiny_models.strange())

@@ -56,6 +56,8 @@ class Skeletons(Maker):
         for verb, name in itertools.product(["plugin", "op"], names):
             with self.subTest(verb=verb, name=name):
                 self.refused(verb, "new", name, code=2, error="usage")
+        for name in ("cpu", "opencl", "cuda"):
+            self.refused("plugin", "new", name, code=2, error="usage", says=[f"'{name}'", "diji brings"])
         self.refused("plugin", "old", "chip", code=2, error="usage", says=["new"])
         self.write("taken/file", b"mine")
         self.refused("plugin", "new", "taken", code=2, error="usage", says=["is there already"])

@@ -54,6 +54,20 @@ TEST_CASE("an unknown device: the error lists what there is and what was meant")
   EXPECT_FALSE(devices.list.open("cpu:00"));
 }
 
+TEST_CASE("a plugin without devices is told of, with its reason or that it gives none") {
+  diji_device_plugin_table none = *diji_plugin_mock();
+  none.device_count = [](std::int32_t* count) {
+    *count = 0;
+    return DIJI_OK;
+  };
+  none.last_error = []() -> const char* { return "the card is in another slot"; };
+  const diji_device_plugin_table* const tables[] = {&none};
+  EXPECT(DeviceList(tables, 1).absent() == std::vector<std::string>{"mock: the card is in another slot"});
+  none.last_error = []() -> const char* { return ""; };
+  EXPECT(DeviceList(tables, 1).absent() ==
+         std::vector<std::string>{"mock: it reports 0 devices; its last_error() gives no reason"});
+}
+
 TEST_CASE("copies go there and back on every device") {
   Devices devices;
   for (const char* name : {"cpu", "mock:0", "mock:1"}) {
