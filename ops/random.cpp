@@ -198,51 +198,44 @@ std::vector<Sample> dropout_samples(DType t) {
           {"inference from data", {data, ratio, one(false), key_sample()}, {}, {}}};
 }
 
-constexpr OpDef of_shape_record(std::string_view name, std::string_view doc, std::string_view onnx,
-                                Values (*decompose)(Builder&, const OpCall&), std::string_view oracle,
-                                AttributeDef first, AttributeDef second) {
+// Of a distribution with two parameters: `from` tells the shape.
+constexpr OpDef distribution(std::string_view name, std::string_view doc, Operand from,
+                             std::string_view dtype, OnnxName onnx,
+                             Values (*decompose)(Builder&, const OpCall&),
+                             std::vector<Sample> (*samples)(DType), std::string_view oracle,
+                             AttributeDef first, AttributeDef second) {
   return {.name = name,
           .doc = doc,
-          .inputs = {{"shape", "[r]", kI64, "index", OperandMode::required, true}, kKey},
-          .outputs = {{"y", "shape", kFloating, "dtype"}},
-          .attributes = {first, second, {"dtype", AttributeKind::dtype, "f32", "of the result"}, kStream},
+          .inputs = {from, kKey},
+          .outputs = {{"y", from.dims == "[r]" ? "shape" : from.dims, kFloating, "dtype"}},
+          .attributes = {first, second, {"dtype", AttributeKind::dtype, dtype, "of the result"}, kStream},
           .decompose = decompose,
-          .samples = shape_samples,
-          .onnx = {onnx, {1, 22}, shape_and_seed},
+          .samples = samples,
+          .onnx = onnx,
           .oracle = oracle};
 }
-
-constexpr OpDef like_record(std::string_view name, std::string_view doc, std::string_view onnx,
-                            Values (*decompose)(Builder&, const OpCall&), std::string_view oracle,
-                            AttributeDef first, AttributeDef second) {
-  return {.name = name,
-          .doc = doc,
-          .inputs = {{"like", "[...]", kAny}, kKey},
-          .outputs = {{"y", "[...]", kFloating, "dtype"}},
-          .attributes = {first, second, {"dtype", AttributeKind::dtype, "like's", "of the result"}, kStream},
-          .decompose = decompose,
-          .samples = like_samples,
-          .onnx = {onnx, {1, 22}, seed_to_stream},
-          .oracle = oracle};
-}
+constexpr Operand kShape = {"shape", "[r]", kI64, "index", OperandMode::required, true};
+constexpr Operand kLike = {"like", "[...]", kAny};
 
 constexpr AttributeDef real(std::string_view name, std::string_view otherwise) {
   return {name, AttributeKind::real, otherwise, ""};
 }
 
 constexpr std::array kOps = {
-    of_shape_record("random_uniform",
-                    "low + u · (high - low) with u uniform in [0, 1): 24 bits of Philox4x32-10, 53 for f64.",
-                    "RandomUniform", of_shape<uniform>, "file:random_numbers.py", real("low", "0"),
-                    real("high", "1")),
-    like_record("random_uniform_like", "random_uniform of the shape of another tensor.", "RandomUniformLike",
-                of_likeness<uniform>, "file:random_numbers.py", real("low", "0"), real("high", "1")),
-    of_shape_record("random_normal",
-                    "mean + scale · sqrt(-2 ln u) cos(2 π v) with u and v uniform (Box and Muller 1958).",
-                    "RandomNormal", of_shape<normal>, "file:random_numbers.py", real("mean", "0"),
-                    real("scale", "1")),
-    like_record("random_normal_like", "random_normal of the shape of another tensor.", "RandomNormalLike",
-                of_likeness<normal>, "file:random_numbers.py", real("mean", "0"), real("scale", "1")),
+    distribution("random_uniform",
+                 "low + u · (high - low) with u uniform in [0, 1): 24 bits of Philox4x32-10, 53 for f64.",
+                 kShape, "f32", {"RandomUniform", {1, 22}, shape_and_seed}, of_shape<uniform>, shape_samples,
+                 "file:random_numbers.py", real("low", "0"), real("high", "1")),
+    distribution("random_uniform_like", "random_uniform of the shape of another tensor.", kLike, "like's",
+                 {"RandomUniformLike", {1, 22}, seed_to_stream}, of_likeness<uniform>, like_samples,
+                 "file:random_numbers.py", real("low", "0"), real("high", "1")),
+    distribution("random_normal",
+                 "mean + scale · sqrt(-2 ln u) cos(2 π v) with u and v uniform (Box and Muller 1958).",
+                 kShape, "f32", {"RandomNormal", {1, 22}, shape_and_seed}, of_shape<normal>, shape_samples,
+                 "file:random_numbers.py", real("mean", "0"), real("scale", "1")),
+    distribution("random_normal_like", "random_normal of the shape of another tensor.", kLike, "like's",
+                 {"RandomNormalLike", {1, 22}, seed_to_stream}, of_likeness<normal>, like_samples,
+                 "file:random_numbers.py", real("mean", "0"), real("scale", "1")),
     OpDef{.name = "bernoulli",
           .doc = "1 where a uniform number is below p, else 0.",
           .inputs = {{"p", "[...]", kFloating}, kKey},

@@ -39,10 +39,8 @@ Result<Graph> read_graph_text(const std::filesystem::path& path, const SessionOp
 std::unexpected<Error> about_input(std::string sentence) { return fail(ErrorCode::mismatch, "{}", sentence); }
 
 // The key comes last among the ports.
-bool draws(std::span<const Port> ports) { return !ports.empty() && ports.back().name == kRandomKey; }
-
-std::span<const Port> without_key(const std::vector<Port>& ports) {
-  return std::span(ports).first(ports.size() - (draws(ports) ? 1 : 0));
+std::span<const Port> without_key(const Graph& graph) {
+  return std::span(graph.inputs()).first(graph.inputs().size() - (draws(graph) ? 1 : 0));
 }
 
 std::vector<std::string> port_names(std::span<const Port> ports) {
@@ -55,7 +53,7 @@ std::vector<std::string> port_names(std::span<const Port> ports) {
 Result<std::vector<HostTensor>> in_order(const Graph& graph,
                                          const std::map<std::string, HostTensor>& inputs) {
   const std::vector<Port>& ports = graph.inputs();
-  const std::vector<std::string> names = port_names(without_key(ports));
+  const std::vector<std::string> names = port_names(without_key(graph));
   for (const auto& [name, tensor] : inputs) {
     if (std::ranges::find(ports, name, &Port::name) != ports.end()) continue;
     const std::string nearest = nearest_name(name, names);
@@ -75,7 +73,15 @@ Result<std::vector<HostTensor>> in_order(const Graph& graph,
   return ordered;
 }
 
+// In order, with the key of a session's first run where one is needed.
+Result<std::vector<HostTensor>> of_first_run(const Graph& graph,
+                                             const std::map<std::string, HostTensor>& inputs) {
+  return in_order(graph, draws(graph) ? with_key(inputs, 0, 0) : inputs);
+}
+
 }  // namespace
+
+bool draws(const Graph& graph) { return !graph.inputs().empty() && graph.inputs().back().name == kRandomKey; }
 
 // Tensors share their bytes: a copy of the map is cheap beside a run.
 std::map<std::string, HostTensor> with_key(std::map<std::string, HostTensor> inputs, std::uint64_t seed,
@@ -89,13 +95,6 @@ Result<Graph> read_model(const std::filesystem::path& path, const SessionOptions
   if (is_graph_text(path)) return read_graph_text(path, options);
   ImportedModel model = TRY(import_model(path, options, false));
   return std::move(model.graph);
-}
-
-// In order, with the key of a session's first run where one is needed.
-static Result<std::vector<HostTensor>> of_first_run(const Graph& graph,
-                                                    const std::map<std::string, HostTensor>& inputs) {
-  const bool needs_key = draws(graph.inputs()) && !inputs.contains(std::string(kRandomKey));
-  return in_order(graph, needs_key ? with_key(inputs, 0, 0) : inputs);
 }
 
 Result<std::vector<HostTensor>> interpret_by_name(const Graph& graph, Arithmetic arithmetic,
@@ -258,12 +257,11 @@ Result<std::vector<HostTensor>> Session::run_form(Form& form, std::span<const Ho
 Result<std::vector<HostTensor>> Session::run(const std::map<std::string, HostTensor>& inputs, RunStats* stats,
                                              const RunOptions& options) {
   if (staged_ != nullptr) return run_staged(inputs, stats, options);
-  if (!draws(graph().inputs()) || inputs.contains(std::string(kRandomKey)))
-    return run_whole(inputs, stats, options);
+  if (!draws(graph()) || inputs.contains(std::string(kRandomKey))) return run_whole(inputs, stats, options);
   return run_whole(with_key(inputs, seed_, runs_++), stats, options);
 }
 
-std::span<const Port> Session::inputs() const { return without_key(graph().inputs()); }
+std::span<const Port> Session::inputs() const { return without_key(graph()); }
 
 Result<std::vector<HostTensor>> Session::run_whole(const std::map<std::string, HostTensor>& inputs,
                                                    RunStats* stats, const RunOptions& options) {

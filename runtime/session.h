@@ -122,6 +122,8 @@ Result<Graph> read_model(const std::filesystem::path& path, const SessionOptions
 Result<std::vector<HostTensor>> interpret_by_name(const Graph& graph, Arithmetic arithmetic,
                                                   const std::map<std::string, HostTensor>& inputs);
 
+/// Whether the graph has an input for the key of random numbers.
+bool draws(const Graph& graph);
 /// The inputs and the key of this run, where none is given.
 std::map<std::string, HostTensor> with_key(std::map<std::string, HostTensor> inputs, std::uint64_t seed,
                                            std::uint64_t run);

@@ -95,7 +95,7 @@ Result<std::vector<HostTensor>> Session::run_staged(const std::map<std::string, 
   const auto keyed = with_key(inputs, seed_, runs_++);
   const auto run_part = [&](Session& part, RunStats* part_stats) {
     auto own = keyed;
-    if (part.inputs().size() == part.graph().inputs().size()) own.erase(std::string(kRandomKey));
+    if (!draws(part.graph())) own.erase(std::string(kRandomKey));
     return part.run(own, part_stats, options);
   };
   const auto values = TRY(run_part(*staged_->deciding, nullptr));

@@ -2,7 +2,7 @@
 #include "tools/tensor_inputs.h"
 
 #include "formats/onnx/import.h"
-#include "ops/random_numbers.h"
+#include "runtime/session.h"
 #include "tools/arguments.h"
 
 #include <algorithm>
@@ -167,8 +167,7 @@ Result<NamedTensors> make_inputs(const Graph& graph, const InputOptions& options
     }
   }
   // Said and shown like any input: what --seed decides.
-  if (!graph.inputs().empty() && graph.inputs().back().name == kRandomKey)
-    tensors.try_emplace(std::string(kRandomKey), random_key(options.seed, 0));
+  if (draws(graph)) tensors = with_key(std::move(tensors), options.seed, 0);
   const Bindings sizes = TRY(sizes_of(graph, tensors, options));
   for (std::size_t i = 0; i < graph.inputs().size(); ++i) {
     const Port& port = graph.inputs()[i];
