@@ -57,6 +57,7 @@ Result<RunRequest> options_from(Context& context, const Arguments& arguments) {
   options.inputs.data_folder = arguments.text("--data", "");
   options.inputs.dims = options.model.dims;
   options.inputs.seed = static_cast<std::uint64_t>(TRY(arguments.integer("--seed", 1, 0, kSeedMax)));
+  options.model.session.seed = options.inputs.seed;
   options.output_folder = arguments.text("--output", "");
   options.expect_folder = arguments.text("--expect", "");
   options.rtol = TRY(arguments.real("--rtol", kDefaultRtol));

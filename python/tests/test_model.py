@@ -24,6 +24,14 @@ GATHER = """graph "gather" {
 }
 """
 
+DRAWS = """graph "draws" {
+  input %key "diji.random_key" : u64[]
+  %shape = constant i64[1] {4}
+  %y = random_uniform(%shape, %key)
+  output "y" = %y
+}
+"""
+
 
 def ones(*shape):
     return numpy.ones(shape, numpy.float32)
@@ -107,6 +115,14 @@ class Running(Case):
         error = self.error(diji.DataError, model.run, x, numpy.array([3, 77]))
         self.assertIn("77", error.message)
         self.assertIn("gather", error.op)
+
+    def test_seed(self):
+        draw = lambda seed: [model.run()["y"].tolist() for model in [self.load(DRAWS, seed=seed)] for _ in range(2)]
+        first, second = draw(7)
+        self.assertEqual(self.load(DRAWS).inputs, ())
+        self.assertNotEqual(first, second)
+        self.assertEqual(draw(7), [first, second])
+        self.assertNotEqual(draw(8)[0], first)
 
     def test_memory_limit(self):
         model = self.load(ADD, memory_limit_bytes=1 << 20)

@@ -49,6 +49,46 @@ TEST_CASE("load, ask, run, read") {
   diji_model_free(model);
 }
 
+constexpr std::string_view kDraws = R"(graph "draws" {
+  input %key "diji.random_key" : u64[]
+  %shape = constant i64[1] {4}
+  %y = random_uniform(%shape, %key)
+  output "y" = %y
+})";
+
+// The outputs of two runs of a model that was loaded with these options.
+std::vector<std::vector<float>> two_runs(const char* path, const diji_load_options* options) {
+  diji_model* model = nullptr;
+  REQUIRE(diji_model_load(path, options, &model) == DIJI_STATUS_OK);
+  EXPECT(diji_model_input_count(model) == 0);
+  std::vector<std::vector<float>> runs;
+  for (int i = 0; i < 2; ++i) {
+    diji_result* result = nullptr;
+    REQUIRE(diji_model_run(model, nullptr, 0, &result) == DIJI_STATUS_OK);
+    diji_tensor_view y;
+    REQUIRE(diji_result_output(result, 0, &y) == DIJI_STATUS_OK);
+    const auto* values = static_cast<const float*>(y.data);
+    runs.emplace_back(values, values + 4);
+    diji_result_free(result);
+  }
+  diji_model_free(model);
+  return runs;
+}
+
+TEST_CASE("each run draws other numbers, and a seed the same ones again") {
+  const test::ScratchCache scratch;
+  const std::filesystem::path path = scratch.folder() / "draws.txt";
+  REQUIRE(write_file_atomically(path, kDraws).has_value());
+  const diji_load_options seven = {sizeof(seven), nullptr, 0, 0, 7};
+  const auto seeded = two_runs(path.c_str(), &seven), unseeded = two_runs(path.c_str(), nullptr);
+  EXPECT(seeded[0] != seeded[1]);
+  EXPECT(seeded[0] != unseeded[0]);
+  EXPECT(two_runs(path.c_str(), &seven) == seeded);
+  // Of a caller that was compiled before there was a seed: what lies behind its struct is not read.
+  const diji_load_options older = {offsetof(diji_load_options, seed), nullptr, 0, 0, 7};
+  EXPECT(two_runs(path.c_str(), &older) == unseeded);
+}
+
 TEST_CASE("what cannot be loaded says why") {
   diji_model* model = nullptr;
   EXPECT(diji_model_load(nullptr, nullptr, &model) == DIJI_STATUS_USAGE);
