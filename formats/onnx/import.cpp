@@ -205,7 +205,8 @@ class Importer {
                            : dim.param.empty() ? "?"
                                                : shown(dim.param));
       }
-      add_warning("{} is declared as [{}] and is {}", what, fmt::join(declared, ", "), text_of(type));
+      add_warning("{} is declared as [{}] and is {}", what,
+                  shown(fmt::format("{}", fmt::join(declared, ", "))), shown(text_of(type)));
     }
     return {};
   }
