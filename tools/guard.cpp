@@ -57,22 +57,23 @@ End watch(int pipe, int timeout_s) {
   }
 }
 
-Result<int> verdict(const End& end, int status, int timeout_s) {
+Result<int> verdict(const End& end, int status, int timeout_s, std::string_view suspect) {
   if (end.hung)
-    return fail(ErrorCode::deadline, "{}: no answer within {} s; the plugin was given up", end.step,
-                timeout_s);
+    return fail(ErrorCode::deadline, "{}: no answer within {} s; {} was given up", end.step, timeout_s,
+                suspect);
   if (WIFSIGNALED(status))
-    return fail(ErrorCode::device, "{}: the plugin ended the process: signal {} ({})", end.step,
+    return fail(ErrorCode::device, "{}: {} ended the process: signal {} ({})", end.step, suspect,
                 WTERMSIG(status), ::strsignal(WTERMSIG(status)));
   if (!end.done)
-    return fail(ErrorCode::device, "{}: the plugin ended the process with exit code {}", end.step,
+    return fail(ErrorCode::device, "{}: {} ended the process with exit code {}", end.step, suspect,
                 WEXITSTATUS(status));
   return WEXITSTATUS(status);
 }
 
 }  // namespace
 
-Result<int> guarded(int timeout_s, const std::function<Result<int>(const StepBegins&)>& job) {
+Result<int> guarded(int timeout_s, std::string_view suspect,
+                    const std::function<Result<int>(const StepBegins&)>& job) {
   std::array<int, 2> ends{};
   if (::pipe(ends.data()) != 0) return fail(ErrorCode::io, "a pipe: {}", std::strerror(errno));
   const pid_t child = ::fork();
@@ -90,11 +91,11 @@ Result<int> guarded(int timeout_s, const std::function<Result<int>(const StepBeg
   int status = 0;
   while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
   }
-  return verdict(end, status, timeout_s);
+  return verdict(end, status, timeout_s, suspect);
 }
 
 Result<void> tried(int timeout_s, const std::function<void()>& job) {
-  TRY(guarded(timeout_s, [&](const StepBegins& begins) -> Result<int> {
+  TRY(guarded(timeout_s, "the plugin", [&](const StepBegins& begins) -> Result<int> {
     begins("loading it");
     job();
     begins(kDone);

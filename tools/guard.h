@@ -1,4 +1,4 @@
-// A job in a child process with a deadline for each of its steps: a plugin on trial may crash, exit or hang.
+// A job in a child process with a deadline for each of its steps: what is on trial may crash, exit or hang.
 #pragma once
 
 #include "base/error.h"
@@ -14,10 +14,11 @@ using StepBegins = std::function<void(std::string_view step)>;
 
 /// Runs `job` in a child (so before this process has threads) and returns its exit code; in the child itself
 /// the code is job's. Errors, here: deadline, when a step takes longer than `timeout_s`; device, when the
-/// child ended before its job did. Both name the step.
-Result<int> guarded(int timeout_s, const std::function<Result<int>(const StepBegins&)>& job);
+/// child ended before its job did. Both name the step, and blame `suspect`, such as "the plugin".
+Result<int> guarded(int timeout_s, std::string_view suspect,
+                    const std::function<Result<int>(const StepBegins&)>& job);
 
-/// Runs `job` in a child that ends with it. Errors: deadline and device, as above.
+/// Runs `job`, which loads a plugin, in a child that ends with it. Errors: deadline and device, as above.
 Result<void> tried(int timeout_s, const std::function<void()>& job);
 
 }  // namespace diji::tools

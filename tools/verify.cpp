@@ -1,5 +1,6 @@
 // `diji verify`: every operator on a device against its float64 reference, within the proven bound.
 #include "base/files.h"
+#include "graph/custom_op.h"
 #include "ops/catalog.h"
 #include "runtime/conformance.h"
 #include "tools/certificate.h"
@@ -32,7 +33,7 @@ constexpr std::array kOptions = {
     OptionDef{"--sample", "N", "only N of the operators x dtypes, drawn by --seed (default: all)"},
     OptionDef{"--seed", "S", "of the sample (default: 0)"},
     OptionDef{"--timeout", "S",
-              "of --certify: the seconds that a rule or an operator may take (default: 120)"},
+              "of --certify, --op-library: the seconds that a rule or an operator may take (default: 120)"},
     kPluginOption,
     OptionDef{kOpLibraryOption.name, kOpLibraryOption.value,
               "instead of diji's operators those of this library", true},
@@ -128,6 +129,13 @@ void show_progress(const Device& device, const Task& task, std::size_t number, s
   print_aside("\r{:<79.79}", line);
 }
 
+// What a crash is blamed on: an operator's gradient is called to be compared with it.
+std::string step_of(const Task& task) {
+  const CustomOp* gradient = task.op->custom == nullptr ? nullptr : task.op->custom->gradient();
+  const std::string name = fmt::format("{} {}", task.op->name, name_of(task.dtype));
+  return gradient == nullptr ? name : fmt::format("{} or its gradient {}", name, gradient->record().name);
+}
+
 Result<std::vector<VerifyRow>> verify_all(DeviceList& devices, const std::vector<std::string>& names,
                                           const std::vector<Task>& tasks, const StepBegins& begins) {
   std::vector<VerifyRow> rows;
@@ -135,7 +143,7 @@ Result<std::vector<VerifyRow>> verify_all(DeviceList& devices, const std::vector
   for (const std::string& name : names) {
     Device* device = TRY(devices.open(name));
     for (std::size_t i = 0; i < tasks.size(); ++i) {
-      begins(fmt::format("{} {}", tasks[i].op->name, name_of(tasks[i].dtype)));
+      begins(step_of(tasks[i]));
       show_progress(*device, tasks[i], i, tasks.size());
       rows.push_back(verify_operator(*device, cache, *tasks[i].op, tasks[i].dtype));
     }
@@ -234,11 +242,15 @@ void print_certificate(const Certificate& certificate, const std::string& file) 
         certificate.selection.of, file);
 }
 
+Result<int> timeout_option(const Arguments& arguments) {
+  return static_cast<int>(TRY(arguments.integer("--timeout", 120, 1, 86'400)));
+}
+
 /// In a child process: a plugin on trial may end the process that loads it.
 Result<int> certify(Context& context, const Arguments& arguments) {
   const std::string file = arguments.text("--certify", "");
-  const auto timeout = static_cast<int>(TRY(arguments.integer("--timeout", 120, 1, 86'400)));
-  auto code = guarded(timeout, [&](const StepBegins& begins) -> Result<int> {
+  const int timeout = TRY(timeout_option(arguments));
+  auto code = guarded(timeout, "the plugin", [&](const StepBegins& begins) -> Result<int> {
     begins("loading the plugin");
     DeviceList* devices = TRY(context.devices(arguments, true));
     const std::vector<std::string> names = devices_to_verify(*devices, context, arguments);
@@ -257,11 +269,50 @@ Result<int> certify(Context& context, const Arguments& arguments) {
   return code;
 }
 
+Result<int> verify(Context& context, const Arguments& arguments, DeviceList& devices,
+                   const std::vector<std::string>& names, const StepBegins& begins) {
+  const auto operators = operators_on_trial(TRY(context.custom_ops(arguments)));
+  const std::vector<Task> tasks = TRY(drawn(TRY(tasks_of(arguments, operators)), arguments));
+  const std::vector<VerifyRow> rows = TRY(verify_all(devices, names, tasks, begins));
+  Totals totals;
+  for (const VerifyRow& row : rows) {
+    totals.cases += row.cases;
+    totals.failed += row.failed;
+    totals.unsupported += row.unsupported;
+  }
+  context.json() ? print_document(rows, totals) : print_text(rows, totals);
+  if (totals.unsupported == totals.cases) {
+    print_aside("diji: nothing could be verified: the device refused every case\n");
+    return kAnswerIsNo;
+  }
+  return totals.failed == 0 ? 0 : kAnswerIsNo;
+}
+
+/// In a child process, as a plugin: an operator on trial may crash or never return.
+Result<int> verify_libraries(Context& context, const Arguments& arguments) {
+  const int timeout = TRY(timeout_option(arguments));
+  return guarded(timeout, "the library", [&](const StepBegins& begins) -> Result<int> {
+    begins(fmt::format("loading {}", fmt::join(arguments.all(kOpLibraryOption.name), ", ")));
+    TRY(context.custom_ops(arguments));
+    begins("opening the devices");
+    DeviceList* devices = TRY(context.devices(arguments));
+    return verify(context, arguments, *devices, devices_to_verify(*devices, context, arguments), begins);
+  });
+}
+
 Result<int> run(Context& context, const Arguments& arguments) {
   if (arguments.has("--certify") && arguments.has(kOpLibraryOption.name))
     return fail(ErrorCode::usage, "--certify is about a device and diji's operators; {} does not go with it",
                 kOpLibraryOption.name);
   if (arguments.has("--certify")) return certify(context, arguments);
+  if (arguments.has(kOpLibraryOption.name)) {
+    for (const std::string_view other : {"--onnx-cases", "--interpreter"}) {
+      if (arguments.has(other))
+        return fail(ErrorCode::usage, "{} is about diji's operators; {} does not go with it", other,
+                    kOpLibraryOption.name);
+    }
+    return verify_libraries(context, arguments);
+  }
   DeviceList* devices = TRY(context.devices(arguments));
   const std::vector<std::string> names = devices_to_verify(*devices, context, arguments);
   if (arguments.has("--onnx-cases")) {
@@ -276,21 +327,7 @@ Result<int> run(Context& context, const Arguments& arguments) {
   }
   if (arguments.has("--interpreter"))
     return fail(ErrorCode::usage, "--interpreter goes with --onnx-cases: elsewhere it is the reference");
-  const auto operators = operators_on_trial(TRY(context.custom_ops(arguments)));
-  const std::vector<VerifyRow> rows = TRY(verify_all(
-      *devices, names, TRY(drawn(TRY(tasks_of(arguments, operators)), arguments)), [](std::string_view) {}));
-  Totals totals;
-  for (const VerifyRow& row : rows) {
-    totals.cases += row.cases;
-    totals.failed += row.failed;
-    totals.unsupported += row.unsupported;
-  }
-  context.json() ? print_document(rows, totals) : print_text(rows, totals);
-  if (totals.unsupported == totals.cases) {
-    print_aside("diji: nothing could be verified: the device refused every case\n");
-    return kAnswerIsNo;
-  }
-  return totals.failed == 0 ? 0 : kAnswerIsNo;
+  return verify(context, arguments, *devices, names, [](std::string_view) {});
 }
 
 }  // namespace

@@ -103,6 +103,28 @@ class CustomOperators(Maker):
         self.assertEqual([row["op"] for row in document["rows"]], ["example.scale_rows", "example.scale_rowsGradient"])
         self.assertEqual((document["cases"], document["failed"], document["unsupported"]), (32, 0, 0))
 
+    def test_verify_names_the_operator_that_ends_the_process(self):
+        source = (self.here / "scale_rows/scale_rows.c").read_text()
+        headers = "#define _DEFAULT_SOURCE\n#include <stdlib.h>\n#include <unistd.h>\n"
+        compiler = compilers().get("CC", "cc")
+        both = "example.scale_rows f32 or its gradient example.scale_rowsGradient: "
+        ends = "the library ended the process"
+        for function, does, options, code, error, says in (
+            ("run", "abort();", (), 4, "device", f"{both}{ends}: signal 6 (Aborted)"),
+            ("run", "_exit(0);", (), 4, "device", f"{both}{ends} with exit code 0"),
+            ("run_gradient", "abort();", ("--op", "*Gradient"), 4, "device", f"scale_rowsGradient f32: {ends}"),
+            ("run", "for (;;) pause();", ("--timeout", "3"), 5, "deadline", f"{both}no answer within 3 s"),
+        ):
+            with self.subTest(function=function, does=does):
+                begin = f"static int32_t {function}(const diji_op_call* call) {{\n"
+                self.assertIn(begin, source)
+                self.write("scale_rows/ends.c", (headers + source.replace(begin, f"{begin}  {does}\n")).encode())
+                flags = "-std=c99 -fPIC -shared -Iscale_rows scale_rows/ends.c -o ends.so"
+                built = self.run_program("sh", "-c", f"umask 022 && {compiler} {flags}")
+                self.assertEqual(built.returncode, 0, built.stderr)
+                self.refused("verify", "--op-library", "ends.so", *options, code=code, error=error, says=[says])
+        self.refused("verify", *self.library, "--onnx-cases", ".", code=2, error="usage", says=["--op-library"])
+
     def test_without_the_library_the_operator_is_named(self):
         self.refused("run", "own.onnx", code=3, error="unsupported", says=["example.scale_rows"])
 
