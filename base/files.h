@@ -31,6 +31,10 @@ class MappedFile {
   std::span<const std::byte> bytes_;
 };
 
+/// Gives the whole pages of a part of a mapped file (never of other memory) back to the system; whoever reads
+/// them again has them from the file again.
+void forget_pages(std::span<const std::byte> mapped);
+
 /// The whole file in memory of its own. Same errors as MappedFile::open.
 Result<std::vector<std::byte>> read_file(const std::filesystem::path& path);
 

@@ -3,6 +3,8 @@
 
 #include "base/checked.h"
 
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
@@ -12,6 +14,22 @@ namespace {
 
 // Cache lines and the widest vector registers of the CPUs we know are 64 bytes.
 constexpr std::size_t kAlignment = 64;
+
+// From here on a tensor has pages of its own: they come as zeros without being written, and go back to the
+// system at once, where a heap keeps what weights that were worked on leave behind.
+constexpr std::size_t kOwnPagesMin = 1 << 20;
+
+// Zeros; null where there is no memory.
+std::shared_ptr<void> allocate_zeros(std::size_t bytes) {
+  if (bytes >= kOwnPagesMin) {
+    void* pages = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (pages == MAP_FAILED) return nullptr;
+    return std::shared_ptr<void>(pages, [bytes](void* memory) { ::munmap(memory, bytes); });
+  }
+  std::shared_ptr<void> memory(std::aligned_alloc(kAlignment, bytes), std::free);
+  if (memory != nullptr) std::memset(memory.get(), 0, bytes);
+  return memory;
+}
 
 }  // namespace
 
@@ -27,7 +45,7 @@ Result<HostTensor> HostTensor::allocate(DType dtype, StaticShape shape) {
                 name_of(dtype));
   }
   const std::size_t rounded = (static_cast<std::size_t>(*bytes) + kAlignment) / kAlignment * kAlignment;
-  std::unique_ptr<void, void (*)(void*)> memory(std::aligned_alloc(kAlignment, rounded), std::free);
+  std::shared_ptr<void> memory = allocate_zeros(rounded);
   if (memory == nullptr) {
     auto error =
         fail(ErrorCode::out_of_memory, "no host memory for a tensor of shape {} and dtype {} ({} bytes)",
@@ -35,13 +53,12 @@ Result<HostTensor> HostTensor::allocate(DType dtype, StaticShape shape) {
     error.error().bytes = *bytes;
     return error;
   }
-  std::memset(memory.get(), 0, rounded);
   HostTensor tensor;
   tensor.dtype_ = dtype;
   tensor.shape_ = std::move(shape);
   tensor.count_ = *count;
   tensor.bytes_ = {static_cast<const std::byte*>(memory.get()), static_cast<std::size_t>(*bytes)};
-  tensor.owner_ = std::shared_ptr<void>(std::move(memory));
+  tensor.owner_ = std::move(memory);
   tensor.writable_ = true;
   return tensor;
 }

@@ -96,6 +96,8 @@ class Graph {
   ValueId add_input(std::string port, Type type);
   ValueId add_constant(HostTensor tensor);
   ValueId add_constant(std::shared_ptr<const HostTensor> tensor);
+  /// The bytes of a constant that nothing reads any more are given back; its type stays.
+  void forget_constant(ValueId id) { values_[index(id)].constant = nullptr; }
   void add_output(std::string port, ValueId id) { outputs_.push_back({std::move(port), id}); }
   /// Appends the node; its outputs become values of these types.
   const Node& add_node(Node node, std::vector<Type> types, std::vector<std::optional<Shape>> contents = {});

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <map>
 #include <unordered_map>
+#include <unordered_set>
 
 namespace diji {
 namespace {
@@ -58,7 +59,9 @@ class Known {
     const auto found = values_.find(id);
     return found == values_.end() ? graph_.value(id).constant : found->second;
   }
-  /// Whether another stretched value has room.
+  void forget(ValueId id) { values_.erase(id); }
+  /// Whether another stretched value has room. What was forgotten counts too: whether a value folds must not
+  /// depend on the order of the nodes.
   bool takes(const Type& type) {
     const auto bytes = bytes_of(type);
     if (!bytes || *bytes > kStretchedBytesMax - stretched_bytes_) return false;
@@ -179,55 +182,103 @@ std::optional<Values> fold_contents(Builder& builder, Primitive primitive, const
   return folded ? std::optional(Values{builder.constant(std::move((*folded)[0]))}) : std::nullopt;
 }
 
-}  // namespace
+// Folds nodes of a graph in their order, and gives back what folding alone has read: a weight is worked on in
+// several steps, of which each is as large as the weight or larger.
+class Folder {
+ public:
+  Folder(const Graph& graph, const PassOptions& options)
+      : graph_(graph), options_(options), coordinates_(made_of_coordinates(graph)) {
+    for (const Node& node : graph.nodes()) {
+      for (const ValueId id : node.inputs) ++readers_[id];
+    }
+    for (const Port& port : graph.outputs()) ++readers_[port.value];
+  }
 
-Result<Graph> fold_constants(const Graph& graph, const PassOptions& options) {
-  const auto coordinates = made_of_coordinates(graph);
-  std::optional<Known> known;
-  return rewrite(graph, [&](Builder& builder, const Node& node, Values& inputs) -> std::optional<Values> {
-    if (!known) known.emplace(builder.graph());
+  /// A NodeRule that leaves `inputs` as they are.
+  std::optional<Values> operator()(Builder& builder, const Node& node, const Values& inputs) {
+    if (!known_) known_.emplace(builder.graph());
+    const auto outputs = folded(builder, node, inputs);
+    // Else the node, or what stands for it, reads them.
+    const bool read_by_folding = !stays_;
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+      const bool last = --readers_[node.inputs[i]] == 0;
+      if (!read_by_folding) made_.erase(inputs[i]);
+      if (!last || made_.erase(inputs[i]) == 0) continue;
+      known_->forget(inputs[i]);
+      if (builder.graph().value(inputs[i]).constant != nullptr) builder.graph().forget_constant(inputs[i]);
+    }
+    return outputs;
+  }
+
+ private:
+  std::optional<Values> folded(Builder& builder, const Node& node, const Values& inputs) {
+    stays_ = true;
     const auto primitive = primitive_of(node.op);
-    // What a rule made of this node, counted.
-    const auto made_by = [&](std::string_view rule, std::optional<Values> made) {
-      if (made) count_application(options, rule, node);
-      return made;
-    };
-    if (primitive == Primitive::conditional && may_apply(options, "take_branches")) {
-      auto taken = made_by("take_branches", taken_branch(graph, builder, node, inputs));
+    if (primitive == Primitive::conditional && may_apply(options_, "take_branches")) {
+      auto taken = made_by("take_branches", node, taken_branch(graph_, builder, node, inputs));
       if (taken) return taken;
     }
     if (has_bodies(node)) {
-      if (!may_apply(options, "constants_into_bodies")) return std::nullopt;
-      return made_by("constants_into_bodies", take_constants_in(graph, builder, node, inputs));
+      if (!may_apply(options_, "constants_into_bodies")) return std::nullopt;
+      return made_by("constants_into_bodies", node, take_constants_in(graph_, builder, node, inputs));
     }
     if (!primitive || never_folds(*primitive)) return std::nullopt;
-    const Value& value = graph.value(node.outputs[0]);
-    const bool all_constant = known->all(inputs);
-    if (coordinates[static_cast<std::size_t>(&node - graph.nodes().data())]) {
-      // Stays what it is, but what is made of it may be a constant.
-      Values same = copy_node(builder, graph, node, inputs);
-      if (all_constant && fits_budget(value.type)) {
-        if (auto folded = fold(*known, node, inputs)) known->set(same[0], std::move(*folded));
-      }
-      return same;
-    }
+    const Value& value = graph_.value(node.outputs[0]);
+    const bool all_constant = known_->all(inputs);
+    // Stays what it is, but what is made of it may be a constant.
+    if (coordinates_[static_cast<std::size_t>(&node - graph_.nodes().data())])
+      return staying(builder, node, inputs, all_constant && fits_budget(value.type));
     if (value.contents && (!all_constant || !all_known(*value.contents))) {
       const bool small = !all_known(*value.contents) || fits_budget(value.type);
-      if (!small || !may_apply(options, "fold_sizes")) return std::nullopt;
-      return made_by("fold_sizes", fold_contents(builder, *primitive, value));
+      if (!small || !may_apply(options_, "fold_sizes")) return std::nullopt;
+      return made_by("fold_sizes", node, fold_contents(builder, *primitive, value));
     }
-    if (!all_constant || !may_apply(options, "fold_constants")) return std::nullopt;
+    if (!all_constant || !may_apply(options_, "fold_constants")) return std::nullopt;
     const bool elementwise = is_map(*primitive) || is_view(*primitive);
     const bool weight = elementwise && fits_weight(builder.graph(), value.type, inputs);
     if (!fits_budget(value.type) && !weight) {
-      if (primitive != Primitive::broadcast || !known->takes(value.type)) return std::nullopt;
-      Values same = copy_node(builder, graph, node, inputs);
-      if (auto folded = fold(*known, node, inputs)) known->set(same[0], std::move(*folded));
-      return same;
+      if (primitive != Primitive::broadcast || !known_->takes(value.type)) return std::nullopt;
+      return staying(builder, node, inputs, true);
     }
-    auto folded = fold(*known, node, inputs);
-    if (!folded) return std::nullopt;  // a zero divisor stays in the graph and is reported when it runs
-    return made_by("fold_constants", Values{builder.constant(std::move(*folded))});
+    auto constant = fold(*known_, node, inputs);
+    if (!constant) return std::nullopt;  // a zero divisor stays in the graph and is reported when it runs
+    stays_ = false;
+    const ValueId result = builder.constant(std::move(*constant));
+    made_.insert(result);
+    return made_by("fold_constants", node, Values{result});
+  }
+
+  // The node as it is; where `folds`, with the constant that it would be.
+  Values staying(Builder& builder, const Node& node, const Values& inputs, bool folds) {
+    Values same = copy_node(builder, graph_, node, inputs);
+    auto constant = folds ? fold(*known_, node, inputs) : Result<HostTensor>(HostTensor());
+    if (!folds || !constant) return same;
+    known_->set(same[0], std::move(*constant));
+    made_.insert(same[0]);
+    return same;
+  }
+
+  // What a rule made of a node, counted.
+  std::optional<Values> made_by(std::string_view rule, const Node& node, std::optional<Values> made) {
+    if (made) count_application(options_, rule, node);
+    return made;
+  }
+
+  const Graph& graph_;
+  const PassOptions& options_;
+  std::vector<bool> coordinates_;
+  std::unordered_map<ValueId, std::size_t> readers_;  // of the old graph's values, those still to come
+  std::unordered_set<ValueId> made_;                  // of the new graph's, those that only folding has read
+  std::optional<Known> known_;
+  bool stays_ = true;  // the last node is in the new graph
+};
+
+}  // namespace
+
+Result<Graph> fold_constants(const Graph& graph, const PassOptions& options) {
+  Folder folder(graph, options);
+  return rewrite(graph, [&](Builder& builder, const Node& node, Values& inputs) {
+    return folder(builder, node, inputs);
   });
 }
 

@@ -214,15 +214,21 @@ class IntegerProducts {
 }  // namespace
 
 Result<Graph> integer_products(const Graph& graph, const PassOptions& options) {
-  return rewrite(graph, [&](Builder& builder, const Node& node, Values& inputs) -> std::optional<Values> {
-    const auto primitive = primitive_of(node.op);
-    if (primitive != Primitive::dot_general && primitive != Primitive::convolution) return std::nullopt;
-    if (!may_apply(options, "integer_products")) return std::nullopt;
-    const auto product = IntegerProducts(builder).product(*primitive, node, inputs);
-    if (!product) return std::nullopt;
-    count_application(options, "integer_products", node);
-    return Values{*product};
-  });
+  bool any = false;
+  Graph result =
+      TRY(rewrite(graph, [&](Builder& builder, const Node& node, Values& inputs) -> std::optional<Values> {
+        const auto primitive = primitive_of(node.op);
+        if (primitive != Primitive::dot_general && primitive != Primitive::convolution) return std::nullopt;
+        if (!may_apply(options, "integer_products")) return std::nullopt;
+        const auto product = IntegerProducts(builder).product(*primitive, node, inputs);
+        if (!product) return std::nullopt;
+        count_application(options, "integer_products", node);
+        any = true;
+        return Values{*product};
+      }));
+  if (!any) return result;
+  // Weights as floats, which nobody reads any more and which the next pass would compute.
+  return remove_dead(result, options);
 }
 
 }  // namespace diji

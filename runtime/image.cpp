@@ -141,8 +141,9 @@ Result<void> read_constants(HeadReader& head, const std::shared_ptr<const Mapped
     if (!elsewhere.empty()) {
       const WeightBytes weight =
           TRY(read_weight(files, elsewhere, there, static_cast<std::uint64_t>(bytes), file->path()));
-      image.constants.push_back(std::make_shared<const HostTensor>(
-          TRY(HostTensor::view_or_copy(*dtype, std::move(shape), weight.bytes, weight.owner))));
+      HostTensor value = TRY(HostTensor::view_or_copy(*dtype, std::move(shape), weight.bytes, weight.owner));
+      if (value.bytes().data() != weight.bytes.data()) forget_pages(weight.bytes);  // they were copied
+      image.constants.push_back(std::make_shared<const HostTensor>(std::move(value)));
       continue;
     }
     if (offset > file->bytes().size() || file->bytes().size() - offset < static_cast<std::uint64_t>(bytes))

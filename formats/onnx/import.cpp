@@ -227,7 +227,7 @@ Result<ImportedModel> import(std::span<const std::byte> bytes, Source source, co
   ImportedModel result = TRY(Importer(model, source, options).run());
   std::vector<std::span<const std::byte>> parts = {bytes};
   parts.insert(parts.end(), source.external.used().begin(), source.external.used().end());
-  result.digest = digest_of(parts);
+  result.digest = digest_of(parts, source.mapped ? Behind::forget_pages : Behind::keep);
   result.external_files = source.external.files();
   return result;
 }
@@ -246,7 +246,8 @@ auto with_model(const std::filesystem::path& path, const Visitor& visit)
 
 Result<ImportedModel> read_onnx(const std::filesystem::path& path, const ImportOptions& options) {
   const std::shared_ptr<const MappedFile> file = TRY(MappedFile::open(path));
-  return onnx::import(file->bytes(), {file->path(), file, onnx::ExternalFiles(path.parent_path())}, options);
+  return onnx::import(file->bytes(), {file->path(), file, onnx::ExternalFiles(path.parent_path()), {}, true},
+                      options);
 }
 
 Result<std::vector<OperatorUse>> survey_onnx(const std::filesystem::path& path,

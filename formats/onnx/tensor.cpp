@@ -2,6 +2,7 @@
 #include "formats/onnx/tensor.h"
 
 #include "base/checked.h"
+#include "base/files.h"
 #include "formats/onnx/names.h"
 #include "formats/onnx/wire.h"
 
@@ -97,11 +98,14 @@ Result<HostTensor> typed_value(const TensorProto& tensor, const Source& source, 
 }
 
 Result<HostTensor> bytes_value(const TensorProto& tensor, const Source& source, DType dtype,
-                               std::span<const std::byte> bytes, const std::shared_ptr<const void>& owner) {
+                               std::span<const std::byte> bytes, const std::shared_ptr<const void>& owner,
+                               bool mapped) {
   if (dtype == DType::boolean && !all_bools(bytes)) {
     return broken(tensor, source, "a bool that is neither 0 nor 1");
   }
-  return HostTensor::view_or_copy(dtype, tensor.dims, bytes, owner);
+  HostTensor value = TRY(HostTensor::view_or_copy(dtype, tensor.dims, bytes, owner));
+  if (mapped && value.bytes().data() != bytes.data()) forget_pages(bytes);  // they were copied
+  return value;
 }
 
 // The bytes that hold packed elements, from wherever they are kept.
@@ -176,7 +180,7 @@ Result<HostTensor> decoded_value(const TensorProto& tensor, Source& source) {
   if (tensor.external) {
     const ExternalBytes data =
         TRY(source.external.bytes(tensor, source.file, static_cast<std::uint64_t>(*bytes)));
-    return bytes_value(tensor, source, dtype, data.bytes, data.owner);
+    return bytes_value(tensor, source, dtype, data.bytes, data.owner, true);
   }
   if (tensor.typed_field != 0) {
     if (tensor.typed_count != static_cast<std::uint64_t>(*count)) {
@@ -190,7 +194,8 @@ Result<HostTensor> decoded_value(const TensorProto& tensor, Source& source) {
     return broken(tensor, source, "{} bytes of data where shape {} of {} needs {}", raw.remaining(),
                   text_of(tensor.dims), name_of(dtype), *bytes);
   }
-  return bytes_value(tensor, source, dtype, TRY(raw.take(raw.remaining(), "raw_data")), source.owner);
+  return bytes_value(tensor, source, dtype, TRY(raw.take(raw.remaining(), "raw_data")), source.owner,
+                     source.mapped);
 }
 
 }  // namespace

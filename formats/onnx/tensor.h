@@ -18,6 +18,7 @@ struct Source {
   ExternalFiles external;
   /// What had to be decoded, so that a body that is imported many times decodes once.
   std::map<const TensorProto*, HostTensor> decoded = {};
+  bool mapped = false;  ///< the bytes that were parsed are a mapped file's
 };
 
 /// The data type's number when its elements have no dtype of their own (INT4, FLOAT8E4M3FN), else 0.

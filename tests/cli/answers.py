@@ -7,6 +7,7 @@ import re
 import shutil
 import struct
 import subprocess
+import sys
 import time
 import unittest
 
@@ -240,6 +241,20 @@ class CompileCache(Case):
         self.assertTrue(compiled > 0 and llvm)
         self.assertEqual(self.run_and_watch(), (0, False))
         self.assertEqual(self.run_and_watch("--no-cache"), (compiled, True))
+
+    def test_weights_are_in_memory_once(self):
+        """Read, copied because they lie askew, and written into the cache: the first start holds them once."""
+        peaks = {}
+        starts = "import os, sys; child = os.spawnv(os.P_NOWAIT, sys.argv[1], sys.argv[1:])"
+        starts += "; _, status, usage = os.wait4(child, 0); print(usage.ru_maxrss); sys.exit(status != 0)"
+        for count in (1000, 4_000_000):
+            self.write("weighted.onnx", tiny_models.weighted(count))
+            # With a cache of its own: the same kernels would not be compiled twice.
+            command = [sys.executable, "-c", starts, OPTIONS.diji, "compile", "weighted.onnx"]
+            run = self.run_program(*command, DIJI_CACHE_DIR=str(self.here / f"cache-{count}"))
+            self.assertEqual(run.returncode, 0, run.stderr)
+            peaks[count] = int(run.stdout.splitlines()[-1]) * 1024
+        self.assertLess(peaks[4_000_000] - peaks[1000], 1.5 * 4 * 4_000_000)
 
     def test_verbs(self):
         self.assertEqual(self.document("cache", "path"), {"path": str(self.folder)})

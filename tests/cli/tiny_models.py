@@ -5,6 +5,7 @@ import struct
 
 DTYPES = {  # ONNX type, struct, npy
     "f32": (1, "f", "<f4"),
+    "i8": (3, "b", "|i1"),
     "i32": (6, "i", "<i4"),
     "i64": (7, "q", "<i8"),
     "bf16": (16, "H", None),
@@ -73,6 +74,17 @@ def square():
     nodes = [node("Mul", ["x", "x"], ["xx"]), node("Add", ["xx", "bias"], ["y/out:0"])]
     bias = ("bias", "f32", [3], [0.0, 1.0, 2.0])
     return model(nodes, [("x", "f32", ["batch", 3])], [("y/out:0", "f32", ["batch", 3])], [bias])
+
+
+def weighted(count):
+    """y = x * w of `count` elements, w where no float can be read in place, beside z = k * b, where b can be."""
+    values = [i % 251 - 125.0 for i in range(count)]
+    ports = [("x", "f32", [count]), ("k", "i8", [8])], [("y", "f32", [count]), ("z", "i8", [8])]
+    for w in ("w", "ww"):  # whose length moves what is behind it
+        constants = [(w, "f32", [count], values), ("b", "i8", [8], range(8))]
+        data = model([node("Mul", ["x", w], ["y"]), node("Mul", ["k", "b"], ["z"])], *ports, constants)
+        if data.index(struct.pack("<2f", *values[:2])) % 4:
+            return data
 
 
 def ratio(dtype):

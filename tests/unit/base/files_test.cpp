@@ -1,6 +1,8 @@
 // Files that are there, missing, empty, no files at all, or on a full or forbidden disk.
 #include "base/files.h"
 
+#include "base/checksum.h"
+
 #include "tests/unit/base/scratch_folder.h"
 #include "tests/unit/expect.h"
 
@@ -8,7 +10,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
+#include <fstream>
 #include <string>
 #include <thread>
 #include <vector>
@@ -162,6 +166,36 @@ TEST_CASE("a folder without permission is an error and the old file stays") {
   REQUIRE_FALSE(written);
   EXPECT(written.error().message == fmt::format("cannot write '{}': Permission denied", path.string()));
   EXPECT(content_of(path) == "old");
+}
+
+// Of this process now.
+std::size_t resident_bytes() {
+  std::ifstream statm("/proc/self/statm");
+  std::size_t pages = 0, resident = 0;
+  statm >> pages >> resident;
+  return resident * static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+}
+
+TEST_CASE("a mapped file that was read gives its memory back, and has its bytes still") {
+  constexpr std::size_t kBytes = 40'000'001;
+  const ScratchFolder folder;
+  std::string text(kBytes, 'a');
+  for (std::size_t i = 0; i < kBytes; i += 1000) text[i] = static_cast<char>('a' + i / 1000 % 26);
+  const std::string wanted = digest_of(text);
+  const auto path = folder.write("large", text);
+  const auto file = MappedFile::open(path);
+  REQUIRE(file);
+  const auto bytes = (*file)->bytes();
+  const std::size_t before = resident_bytes();
+  EXPECT(digest_of(std::span(&bytes, 1)) == wanted);
+  EXPECT(resident_bytes() > before + kBytes / 2);
+  EXPECT(digest_of(std::span(&bytes, 1), Behind::forget_pages) == wanted);
+  EXPECT(resident_bytes() < before + kBytes / 4);
+  EXPECT(digest_of(std::span(&bytes, 1)) == wanted);
+  forget_pages(bytes.subspan(1, kBytes - 2));  // its first and its last page stay
+  forget_pages(bytes.first(0));
+  EXPECT(resident_bytes() < before + kBytes / 4);
+  EXPECT(std::ranges::equal(bytes, std::as_bytes(std::span(text))));
 }
 
 TEST_CASE("a full disk is an error before anything is lost") {

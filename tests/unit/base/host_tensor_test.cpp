@@ -3,6 +3,7 @@
 
 #include "tests/unit/expect.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -75,6 +76,19 @@ TEST_CASE("copies and reshapes share the bytes") {
   EXPECT(flat.shape() == StaticShape{6});
   EXPECT(test::aborts([&a] { (void)a.reshaped({5}); }));
   EXPECT(test::aborts([&a] { (void)a.reshaped({-6}); }));
+}
+
+TEST_CASE("a large tensor is zeros on a cache line's border too, and its own") {
+  const StaticShape shape = {1 << 19};
+  HostTensor tensor = HostTensor::allocate(DType::f32, shape).value();
+  EXPECT(reinterpret_cast<std::uintptr_t>(tensor.bytes().data()) % 64 == 0);
+  const auto is_zero = [](std::byte byte) { return byte == std::byte{0}; };
+  EXPECT(std::ranges::all_of(tensor.bytes(), is_zero));
+  std::ranges::fill(tensor.mutable_values<float>(), 1.0F);
+  const HostTensor kept = tensor;
+  tensor = HostTensor::allocate(DType::f32, shape).value();
+  EXPECT(std::ranges::all_of(tensor.bytes(), is_zero));
+  EXPECT(kept.values<float>().back() == 1.0F);
 }
 
 TEST_CASE("elements of every dtype as double, of integers as int64") {
