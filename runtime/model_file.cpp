@@ -63,22 +63,17 @@ Result<WrittenModel> write_model_file(const fs::path& file, const fs::path& mode
   if (!options.custom_ops.empty())
     return fail(ErrorCode::unsupported, "{}: operators of a library of one's own are compiled at each start",
                 model.string());
-  ImportedModel imported = TRY(import_model(model, options, false));
-  WrittenModel written{.model = {.coverage = coverage_of(imported.graph, device.info().dialect),
-                                 .digest = imported.digest,
-                                 .miss = "compiled for a file"}};
-  CompileCache cache;
-  CompiledParts parts;
-  written.model.executable = TRY(compile(std::move(imported.graph), device, cache, options.passes, &parts));
-  parts.blobs.clear();
+  CompiledModel compiled = TRY(compile_model(model, options, device));
+  WrittenModel written{.model = std::move(compiled.model)};
+  compiled.parts.blobs.clear();
   Image image{.origins = {{"model", model.filename().string()},
-                          {"digest", imported.digest},
+                          {"digest", written.model.digest},
                           {"device", kind_of(device)},
                           {"diji", DIJI_VERSION}},
               .graph = written.model.executable->programs[0].graph,
-              .parts = std::move(parts),
+              .parts = std::move(compiled.parts),
               .coverage = written.model.coverage,
-              .warnings = std::move(imported.warnings)};
+              .warnings = std::move(compiled.warnings)};
   image.references = TRY(references_to(model, fs::absolute(file).parent_path(), *image.graph));
   const Image::Bytes bytes = image.bytes();
   TRY(write_file_atomically(file, bytes.pieces));

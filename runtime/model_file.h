@@ -15,9 +15,10 @@ struct WrittenModel {
   int referenced = 0;       ///< weights that stay in the model's file, which must stay beside this one
   int copied = 0;           ///< weights and constants in the file
 };
-/// The graph after the passes and the text of its kernels, never machine code. Weights are references where
-/// the model lies in the file's folder or below. Errors: those of open_model; a file that cannot be written;
-/// unsupported: operators of the user's.
+/// Compiles the model, which the compile cache has then too, and writes it: the graph after the passes and
+/// the text of its kernels, never machine code. Weights are references where the model lies in the file's
+/// folder or below. Errors: those of open_model; a file that cannot be written; unsupported: operators of the
+/// user's.
 Result<WrittenModel> write_model_file(const std::filesystem::path& file, const std::filesystem::path& model,
                                       const SessionOptions& options, Device& device);
 

@@ -4,6 +4,8 @@
 #include "base/log.h"
 #include "runtime/image_cache.h"
 
+#include <utility>
+
 namespace diji {
 namespace {
 
@@ -34,6 +36,33 @@ Result<std::optional<OpenedModel>> cached(CompileCache& cache, const std::option
   return std::nullopt;
 }
 
+// Through the passes, and into the cache where it has a name there and is not `there` yet.
+Result<CompiledModel> compiled(ImportedModel imported, const SessionOptions& options, Device& device,
+                               CompileCache& cache, const std::optional<Image::Origins>& origins,
+                               bool there) {
+  ImageCache images(cache.files());
+  CompiledModel result;
+  OpenedModel& model = result.model;
+  model.coverage = coverage_of(imported.graph, device.info().dialect);
+  model.digest = imported.digest;
+  if (!there) model.miss = origins ? images.why_missing(*origins) : "these options are not kept";
+  model.executable = TRY(compile(std::move(imported.graph), device, cache, options.passes, &result.parts));
+  result.warnings = std::move(imported.warnings);
+  if (!origins || there) return result;
+  std::vector<ModuleText> texts = std::exchange(result.parts.texts, {});  // a hit needs the code alone
+  Image image{.origins = *origins,
+              .graph = model.executable->programs[0].graph,
+              .parts = std::move(result.parts),
+              .coverage = model.coverage,
+              .warnings = result.warnings,
+              .constants = {},
+              .checksums = {}};
+  images.store(image);
+  result.parts = std::move(image.parts);
+  result.parts.texts = std::move(texts);
+  return result;
+}
+
 }  // namespace
 
 Result<ImportedModel> import_model(const std::filesystem::path& path, const SessionOptions& options,
@@ -50,7 +79,6 @@ Result<ImportedModel> import_model(const std::filesystem::path& path, const Sess
 Result<OpenedModel> open_model(const std::filesystem::path& path, const SessionOptions& options,
                                Device& device, bool stretches) {
   CompileCache cache;
-  ImageCache images(cache.files());
   ModelIdentity identity(cache.files(), path);
   const std::string name = path.filename().string();
   const bool keep = worth_keeping(options);
@@ -65,23 +93,21 @@ Result<OpenedModel> open_model(const std::filesystem::path& path, const SessionO
     identity.remember(imported.digest, imported.external_files);
     if (auto model = TRY(cached(cache, origins, device))) return *std::move(model);
   }
-  OpenedModel model{.executable = nullptr,
-                    .coverage = coverage_of(imported.graph, device.info().dialect),
-                    .digest = imported.digest,
-                    .miss = origins ? images.why_missing(*origins) : "these options are not kept"};
-  CompiledParts parts;
-  model.executable = TRY(compile(std::move(imported.graph), device, cache, options.passes, &parts));
-  if (origins) {
-    parts.texts.clear();  // a hit needs the code alone
-    images.store({.origins = *origins,
-                  .graph = model.executable->programs[0].graph,
-                  .parts = std::move(parts),
-                  .coverage = model.coverage,
-                  .warnings = std::move(imported.warnings),
-                  .constants = {},
-                  .checksums = {}});
+  return TRY(compiled(std::move(imported), options, device, cache, origins, false)).model;
+}
+
+Result<CompiledModel> compile_model(const std::filesystem::path& path, const SessionOptions& options,
+                                    Device& device) {
+  CompileCache cache;
+  ModelIdentity identity(cache.files(), path);
+  ImportedModel imported = TRY(import_model(path, options, false));
+  std::optional<Image::Origins> origins;
+  if (options.fixed_dims.empty() && worth_keeping(options)) {
+    identity.remember(imported.digest, imported.external_files);
+    origins = origins_of(path.filename().string(), imported.digest, options, device, false);
   }
-  return model;
+  const bool there = origins && TRY(ImageCache(cache.files()).find(*origins, device.threads())).has_value();
+  return compiled(std::move(imported), options, device, cache, origins, there);
 }
 
 }  // namespace diji

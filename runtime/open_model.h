@@ -10,6 +10,7 @@
 
 #include <filesystem>
 #include <string>
+#include <vector>
 
 namespace diji {
 
@@ -22,6 +23,17 @@ struct OpenedModel {
 
 Result<ImportedModel> import_model(const std::filesystem::path& path, const SessionOptions& options,
                                    bool stretches);
+
+/// A compilation with all that a file of it needs.
+struct CompiledModel {
+  OpenedModel model;
+  CompiledParts parts;
+  std::vector<std::string> warnings;  ///< of the import
+};
+/// Through the passes, whatever the cache has; it has the model then too, unless sizes are fixed in it.
+/// Errors: as open_model.
+Result<CompiledModel> compile_model(const std::filesystem::path& path, const SessionOptions& options,
+                                    Device& device);
 
 /// Errors: those of read_onnx and of compile().
 Result<OpenedModel> open_model(const std::filesystem::path& path, const SessionOptions& options,

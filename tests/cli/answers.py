@@ -343,6 +343,17 @@ class ModelFile(Case):
         self.assertEqual(first.read_bytes(), (self.here / "second" / first.name).read_bytes())
         self.assertIn("model.dji", self.diji("compile", "model.onnx", "-o", "model.dji").stdout)
 
+    def test_the_passes_run_once_for_the_cache_and_the_file(self):
+        words = ["compile", "model.onnx", "-o", "once.dji", "--dump-after", "fuse"]
+        dumped = self.diji(*words, DIJI_CACHE_DIR=str(self.here / "cache-once")).stderr
+        self.assertEqual(dumped.count('graph "tiny"'), 1, dumped)
+        sizes = self.diji("compile", "model.onnx", "-o", "sized.dji", "--dim", "batch=2").stdout
+        self.assertIn("they are in the file alone", sizes)
+        environment = {"DIJI_CACHE_DIR": str(self.here / "cache-of-a-file")}
+        self.assertIs(self.document("compile", "model.onnx", "-o", "model.dji", **environment)["cached"], False)
+        self.assertIs(self.document("compile", "model.onnx", **environment)["cached"], True)
+        self.assertIs(self.document("compile", "model.onnx", "-o", "model.dji", **environment)["cached"], True)
+
     def test_refusals(self):
         self.refused("compile", "model.onnx", "-o", "model.bin", code=2, error="usage", says=["model.bin", ".dji"])
         self.refused("compile", "model.onnx", "--dim", "n=2", code=2, error="usage", says=["-o"])
