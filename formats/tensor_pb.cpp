@@ -6,41 +6,12 @@
 #include "formats/onnx/proto.h"
 #include "formats/onnx/schema.h"
 #include "formats/onnx/tensor.h"
-#include "formats/onnx/wire.h"
+#include "formats/onnx/wire_writer.h"
 
 #include <memory>
 #include <utility>
 
 namespace diji {
-namespace {
-
-class Writer {
- public:
-  void integer(std::uint32_t field, std::uint64_t value) {
-    tag(field, onnx::WireType::varint);
-    varint(value);
-  }
-  void bytes(std::uint32_t field, std::span<const std::byte> data) {
-    tag(field, onnx::WireType::bytes);
-    varint(data.size());
-    bytes_.insert(bytes_.end(), data.begin(), data.end());
-  }
-  std::vector<std::byte> take() { return std::move(bytes_); }
-
- private:
-  void tag(std::uint32_t field, onnx::WireType type) {
-    varint((field << 3) | static_cast<std::uint32_t>(type));
-  }
-  void varint(std::uint64_t value) {
-    for (; value >= 0x80; value >>= 7) bytes_.push_back(static_cast<std::byte>((value & 0x7f) | 0x80));
-    bytes_.push_back(static_cast<std::byte>(value));
-  }
-
-  std::vector<std::byte> bytes_;
-};
-
-}  // namespace
-
 Result<NamedTensor> read_tensor_pb_bytes(std::vector<std::byte> bytes, const std::string& file) {
   const auto owner = std::make_shared<const std::vector<std::byte>>(std::move(bytes));
   onnx::Source source{file, owner, {}};
@@ -55,13 +26,13 @@ Result<NamedTensor> read_tensor_pb(const std::filesystem::path& path) {
 }
 
 std::vector<std::byte> tensor_pb_bytes(const HostTensor& tensor, std::string_view name) {
-  Writer writer;
+  onnx::WireWriter writer;
   for (const std::int64_t size : tensor.shape()) {
     writer.integer(onnx::TensorFields::dims, static_cast<std::uint64_t>(size));
   }
   writer.integer(onnx::TensorFields::data_type,
                  static_cast<std::uint64_t>(onnx::data_type_of(tensor.dtype())));
-  if (!name.empty()) writer.bytes(onnx::TensorFields::name, std::as_bytes(std::span(name)));
+  if (!name.empty()) writer.text(onnx::TensorFields::name, name);
   writer.bytes(onnx::TensorFields::raw_data, tensor.bytes());
   return writer.take();
 }

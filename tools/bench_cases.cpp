@@ -1,6 +1,8 @@
 // Each row: inputs that are made up, turns with the peers, a share of what the machine could do.
 #include "tools/bench_cases.h"
 
+#include "base/files.h"
+#include "formats/node_model.h"
 #include "runtime/self_check.h"
 #include "tools/tensor_inputs.h"
 #include "tools/tensor_outputs.h"
@@ -86,6 +88,30 @@ std::vector<std::string> written_inputs(const Graph& graph, const NamedTensors& 
   return words;
 }
 
+// ONNX Runtime with the operator as a model of one node; NumPy and torch with what they call it.
+Result<Peers> peers_of(const BenchRequest& request, const OpDef& op, const OperatorCase& one,
+                       const std::string& folder) {
+  const std::string threads = fmt::format("{}", request.threads);
+  const std::vector<std::string> inputs = written_inputs(one.graph, one.inputs, folder);
+  Peers peers;
+  const auto add = [&](std::vector<std::string> words) {
+    words.insert(words.end(), inputs.begin(), inputs.end());
+    peers.push_back(std::make_unique<Peer>(request.python, std::move(words)));
+  };
+  if (const auto model = node_model(one.graph)) {
+    const std::string path = folder + "/node.onnx";
+    TRY(write_file_atomically(path, std::span<const std::byte>(*model)));
+    add({"onnxruntime", threads, path});
+  }
+  // Attributes that are not the default are words of diji and ONNX.
+  const bool plain = one.graph.nodes().size() == 1 && one.graph.nodes()[0].attributes.empty() &&
+                     one.inputs.size() == one.graph.nodes()[0].inputs.size();
+  for (const std::string_view engine : {"numpy", "torch"}) {
+    if (plain) add({std::string(engine), threads, "op", std::string(op.name)});
+  }
+  return peers;
+}
+
 }  // namespace
 
 Result<double> MachineLimits::peak_gflops() {
@@ -159,12 +185,19 @@ Result<BenchRow> bench_gemm(const BenchRequest& request, std::array<std::int64_t
 
 Result<BenchRow> bench_op(const BenchRequest& request, const OpDef& op, DType dtype) {
   OperatorCase one = TRY(benchmark_case(op, dtype));
+  const OperatorCase written = one;
   const auto session = TRY(open(request, one));
   const RunWork work = TRY(work_of(*session, one.inputs));
   if (work.bytes == 0) return fail(ErrorCode::unsupported, "{} needs no kernel", op.name);
-  const Turns turns = TRY(take_turns(kernels_of(*session, one.inputs), {}, request.rounds));
+  Peers peers;
+  std::unique_ptr<ScratchFolder> folder;
+  if (!request.python.empty()) {
+    folder = TRY(ScratchFolder::create());
+    peers = TRY(peers_of(request, op, written, folder->path()));
+  }
+  const Turns turns = TRY(take_turns(kernels_of(*session, one.inputs), peers, request.rounds));
   BenchRow row{.name = fmt::format("{} {}", op.name, one.sizes), .unit = "us"};
-  fill(row, turns, {}, [](double seconds) { return 1e6 * seconds; });
+  fill(row, turns, peers, [](double seconds) { return 1e6 * seconds; });
   row.share_of_limit = TRY(request.limits.seconds(work, dtype == DType::f32)) * 1e6 / row.value;
   return row;
 }

@@ -77,6 +77,25 @@ class Bench(Case):
         self.assertGreater(peers["numpy"]["low"], 1)
         self.assertRegex(self.diji(*words).stdout, r"x numpy \(")
 
+    def test_peers_of_an_operator(self):
+        """The peer is told which operator, and finds diji's operands and a model of one node in the files."""
+        looks = "#!/bin/sh\nshift 2; echo \"$@\" >>told; cp $3 node.onnx 2>/dev/null\n" + PRETENDS.partition("\n")[2]
+        words = ["bench", "op", "--rounds", "1", "--against", "peers", "--python", self.script(looks), "--op"]
+        (row,) = self.document(*words, "sub")["rows"]
+        self.assertEqual(list(row["peers"]), ["onnxruntime", "numpy", "torch"])
+        self.assertAlmostEqual(row["peers"]["numpy"]["value"], 5e5)  # us
+        told = (self.here / "told").read_text().splitlines()
+        files = r"input_0=\S+/input_0\.npy input_1=\S+/input_1\.npy"
+        self.assertRegex(told[0], rf"^onnxruntime \d+ \S+/node\.onnx {files}$")
+        for engine, line in zip(("numpy", "torch"), told[1:], strict=True):
+            self.assertRegex(line, rf"^{engine} \d+ op sub {files}$")
+        # The model is the operator: diji reads it back.
+        run = self.document("run", "node.onnx", "--input", "input_0=random", "--input", "input_1=random")
+        self.assertEqual([output["shape"] for output in run["outputs"]], [[1024, 1024]])
+        # With attributes it is a model for ONNX Runtime, and the others have no word for it.
+        (row,) = self.document(*words, "conv")["rows"]
+        self.assertEqual(list(row["peers"]), ["onnxruntime"])
+
     def test_a_peer_that_is_not_there_is_named(self):
         for text, why in (
             (None, "No such file"),
@@ -139,7 +158,6 @@ class Bench(Case):
             (["bench", "gemm", "--size", "1,2,3,4"], "'1,2,3,4' is not M,N,K"),
             (["bench", "gemm", "--op", "add"], "--op does not go with bench gemm"),
             (["bench", "op", "--op", "sqtr"], "did you mean 'sqrt'"),
-            (["bench", "op", "--op", "sqrt", "--against", "peers"], "bench op has none"),
         ):
             with self.subTest(words):
                 self.refused(*words, code=2, error="usage", says=[part])

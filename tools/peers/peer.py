@@ -3,6 +3,7 @@
 
     peer.py onnxruntime THREADS MODEL NAME=FILE.npy...      a model on these inputs
     peer.py numpy|torch THREADS M N K DTYPE                 a product of matrices, into memory that is there
+    peer.py numpy|torch THREADS op NAME NAME=FILE.npy...    an operator by diji's name on these inputs, in their order
 
 The first line on stdout is {"version": ...} or {"absent": why}. For each line "N" on stdin the engine runs once
 untimed and N times timed, and answers {"seconds": [...]} or {"error": why}. The end of stdin ends it.
@@ -28,17 +29,46 @@ class OnnxRuntime:
         return self.session.run(None, feeds)
 
 
-def onnxruntime_job(threads, model, *inputs):
+# What NumPy and torch call operators of diji where both mean the same; those of one name are listed once.
+SAME = """add mod pow equal less greater where exp log sqrt reciprocal floor ceil sin cos tan sinh cosh tanh abs sign
+    matmul bitwise_and bitwise_or bitwise_xor bitwise_not""".split()
+NUMPY = {name: name for name in SAME} | {
+    "sub": "subtract", "mul": "multiply", "div": "divide", "max": "maximum", "min": "minimum", "neg": "negative",
+    "less_or_equal": "less_equal", "greater_or_equal": "greater_equal", "round": "rint", "is_nan": "isnan",
+    "is_inf": "isinf", "and": "logical_and", "or": "logical_or", "xor": "logical_xor", "not": "logical_not",
+    "asin": "arcsin", "acos": "arccos", "atan": "arctan", "asinh": "arcsinh", "acosh": "arccosh", "atanh": "arctanh",
+}  # fmt: skip
+TORCH = {name: name for name in SAME if name != "mod"} | {
+    "sub": "sub", "mul": "mul", "div": "div", "max": "maximum", "min": "minimum", "neg": "neg", "mod": "remainder",
+    "less_or_equal": "le", "greater_or_equal": "ge", "round": "round", "is_nan": "isnan", "is_inf": "isinf",
+    "and": "logical_and", "or": "logical_or", "xor": "logical_xor", "not": "logical_not", "asin": "asin",
+    "acos": "acos", "atan": "atan", "asinh": "asinh", "acosh": "acosh", "atanh": "atanh", "erf": "erf",
+    "relu": "relu", "sigmoid": "sigmoid", "selu": "selu",
+}  # fmt: skip
+
+
+def loaded(inputs):
     import numpy
 
-    feeds = {name: numpy.load(file) for name, _, file in (word.rpartition("=") for word in inputs)}
+    return {name: numpy.load(file) for name, _, file in (word.rpartition("=") for word in inputs)}
+
+
+def onnxruntime_job(threads, model, *inputs):
+    feeds = loaded(inputs)
     engine = OnnxRuntime(model, threads)
     return engine.version, lambda: engine.run(feeds)
 
 
-def numpy_job(threads, m, n, k, dtype):
+def numpy_job(threads, m, n, k, *rest):
     import numpy
 
+    if m == "op":
+        function, values = getattr(numpy, NUMPY.get(n) or sys.exit(f"no operator {n}")), loaded([k, *rest]).values()
+        if not isinstance(function, numpy.ufunc):
+            return numpy.__version__, lambda: function(*values)
+        out = function(*values)
+        return numpy.__version__, lambda: function(*values, out=out)
+    (dtype,) = rest
     dtype = {"f32": "float32", "f64": "float64"}.get(dtype) or sys.exit(f"no fast product of {dtype}")
     random = numpy.random.default_rng(1)
     a, b = (random.standard_normal((int(x), int(y))).astype(dtype) for x, y in ((m, k), (k, n)))
@@ -46,10 +76,15 @@ def numpy_job(threads, m, n, k, dtype):
     return numpy.__version__, lambda: numpy.matmul(a, b, out=out)
 
 
-def torch_job(threads, m, n, k, dtype):
+def torch_job(threads, m, n, k, *rest):
     import torch
 
     torch.set_num_threads(threads)
+    if m == "op":
+        function = getattr(torch, TORCH.get(n) or sys.exit(f"no operator {n}"))
+        values = [torch.from_numpy(value) for value in loaded([k, *rest]).values()]
+        return torch.__version__, lambda: function(*values)
+    (dtype,) = rest
     names = {"f32": "float32", "f64": "float64", "f16": "float16", "bf16": "bfloat16"}
     dtype = getattr(torch, names.get(dtype) or sys.exit(f"no fast product of {dtype}"))
     a, b = torch.randn(int(m), int(k)).to(dtype), torch.randn(int(k), int(n)).to(dtype)
