@@ -378,13 +378,42 @@ Values joined(Builder& b, const std::vector<Run>& runs, bool batch_first) {
   return results;
 }
 
+// What is written below counts on the ranks of all operands, of which some are absent.
+bool ranks_fit(Builder& b, ValueId x, const Operands& in) {
+  struct Rank {
+    std::string_view name;
+    ValueId id;
+    std::int64_t least, most;
+  };
+  const std::array ranks = {
+      Rank{"X", x, 3, 3},
+      Rank{"W", in.w, 3, 3},
+      Rank{"R", in.r, 3, 3},
+      Rank{"B", in.bias, 2, 2},
+      Rank{"sequence_lens", in.lengths, 1, 1},
+      Rank{"initial_h", in.state, 3, 3},
+      Rank{"initial_c", in.cell, 3, 3},
+      Rank{"P", in.peepholes, 2, 2},
+      Rank{"W_scale", in.w_scale, 1, 2},
+      Rank{"W_zero_point", in.w_zero, 1, 2},
+      Rank{"R_scale", in.r_scale, 1, 2},
+      Rank{"R_zero_point", in.r_zero, 1, 2},
+  };
+  for (const Rank& rank : ranks) {
+    if (rank.id == ValueId::none) continue;
+    const std::int64_t found = b.rank(rank.id);
+    if (found >= rank.least && found <= rank.most) continue;
+    b.fail(ErrorCode::mismatch, "{} {} needs {}{} axes", rank.name, text_of(b.type(rank.id)),
+           rank.least == rank.most ? "" : fmt::format("{} or ", rank.least), rank.most);
+    return false;
+  }
+  return true;
+}
+
 Values recurrent(Builder& b, const OpCall& call, Kind kind, Operands in) {
   const DType dtype = b.dtype(call.inputs[0]), computed = wide(dtype);
   const bool batch_first = call.attributes.get_or<std::int64_t>("layout", 0) != 0;
-  if (b.rank(call.inputs[0]) != 3 || b.rank(in.w) != 3 || b.rank(in.r) != 3) {
-    return {b.fail(ErrorCode::mismatch, "X {}, W {} and R {} need 3 axes", text_of(b.type(call.inputs[0])),
-                   text_of(b.type(in.w)), text_of(b.type(in.r)))};
-  }
+  if (!ranks_fit(b, call.inputs[0], in)) return {ValueId::none};
   Layer layer{.kind = kind,
               .clip = call.attributes.get_or("clip", 0.0),
               .input_forget = flag(call, "input_forget"),
