@@ -1,0 +1,46 @@
+// How a rank sleeps until a peer has something for it, and how a peer wakes it without a system call when it
+// does not.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+namespace diji::collective {
+
+/// Lies in memory shared by processes. The protocol (Dekker's, as in every eventcount): a sleeper announces
+/// itself, looks once more, then sleeps; a ringer publishes, then looks whether anybody sleeps. Of the two
+/// looks at least one sees the other's store, because a sequentially consistent fence stands between each
+/// store and the look after it.
+struct alignas(64) Doorbell {
+  std::atomic<std::uint32_t> rings = 0;  ///< a futex word
+  std::atomic<std::uint32_t> sleeping = 0;
+
+  /// After what the sleeper waits for was published (with release order).
+  void ring();
+  /// Announces that the owner is about to sleep; what it waits for must be looked at again before sleep().
+  std::uint32_t announce();
+  /// Until a ring after announce(), or for `timeout_us`. Spurious returns are allowed.
+  void sleep(std::uint32_t announced, std::int64_t timeout_us);
+  /// The owner is awake again.
+  void withdraw() { sleeping.store(0, std::memory_order_relaxed); }
+};
+
+/// How eagerly a rank looks before it sleeps: cores that no rank of this host needs may be burnt for
+/// microseconds, others never.
+struct Patience {
+  int spins = 0;   ///< looks with a pause
+  int yields = 0;  ///< looks after giving the core away
+};
+/// For `ranks` that share this host's usable cores.
+Patience patience_for(int ranks, int cores);
+
+/// A hint to the processor that this is a waiting loop.
+inline void relax() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+}  // namespace diji::collective

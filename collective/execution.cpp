@@ -1,0 +1,262 @@
+// Round by round: local steps first, then sends and receives in fragments, whichever can move.
+#include "collective/execution.h"
+
+#include "base/check.h"
+
+#include <algorithm>
+
+namespace diji::collective {
+namespace {
+
+constexpr std::int64_t kDone = -1;
+
+std::size_t index_of(int value) { return static_cast<std::size_t>(value); }
+
+}  // namespace
+
+PreparedPlan::PreparedPlan(Plan plan) : plan_(std::move(plan)) {
+  int round = -1;
+  for (const Step& step : plan_.steps) {
+    if (rounds_.empty() || step.round != round) {
+      rounds_.emplace_back();
+      round = step.round;
+    }
+    Round& to = rounds_.back();
+    if (step.action == Action::receive || step.action == Action::receive_reduce) {
+      to.receives.push_back(step);
+    } else if (step.action != Action::send) {
+      to.locals.push_back(step);
+    } else if (!to.sends.empty() && to.sends.back().source == step.source &&
+               to.sends.back().chunk == step.source_chunk &&
+               std::ranges::find(to.sends.back().peers, step.peer) == to.sends.back().peers.end()) {
+      to.sends.back().peers.push_back(step.peer);
+    } else {
+      to.sends.push_back({step.source, step.source_chunk, {step.peer}});
+    }
+  }
+}
+
+Execution::Execution(const PreparedPlan& plan, const Regions& regions, Arithmetic arithmetic, CallTag tag,
+                     std::span<Transport* const> links, std::int64_t fragment_bytes)
+    : plan_(&plan),
+      regions_(regions),
+      arithmetic_(arithmetic),
+      tag_(tag),
+      links_(links),
+      fragment_bytes_(fragment_bytes),
+      blocked_(links.size(), 0) {
+  if (round_ < plan_->rounds_.size()) start_round();
+}
+
+std::int64_t Execution::bytes_of_chunk(Place place, int chunk) const {
+  return region(place).chunks[index_of(chunk)].count * bytes_of(region(place).type);
+}
+
+std::byte* Execution::at(Place place, int chunk) const {
+  return region(place).data + region(place).chunks[index_of(chunk)].offset * bytes_of(region(place).type);
+}
+
+// As long as what is here, in the type in which it travels.
+std::int64_t Execution::incoming_bytes(const Step& step) const {
+  return region(step.target).chunks[index_of(step.target_chunk)].count * bytes_of(region(step.payload).type);
+}
+
+void Execution::start_round() {
+  const PreparedPlan::Round& round = plan_->rounds_[round_];
+  for (const Step& step : round.locals) run_local(step);
+  // A chunk without elements has no message, on either side; a barrier is nothing but such messages.
+  const bool speaks = plan_->plan().request.operation == Operation::barrier;
+  sent_.resize(round.sends.size());
+  for (std::size_t i = 0; i < round.sends.size(); ++i) {
+    const bool empty = !speaks && bytes_of_chunk(round.sends[i].source, round.sends[i].chunk) == 0;
+    sent_[i].assign(round.sends[i].peers.size(), empty ? kDone : 0);
+  }
+  received_.resize(round.receives.size());
+  for (std::size_t i = 0; i < round.receives.size(); ++i) {
+    received_[i] = !speaks && incoming_bytes(round.receives[i]) == 0 ? kDone : 0;
+  }
+}
+
+void Execution::run_local(const Step& step) {
+  const std::int64_t count = region(step.target).chunks[index_of(step.target_chunk)].count;
+  if (count == 0) return;
+  std::byte* target = at(step.target, step.target_chunk);
+  const Operand source{at(step.source, step.source_chunk), region(step.source).type};
+  const ElementType type = region(step.target).type;
+  if (step.action == Action::reduce) {
+    const Operand old{target, type};
+    combine(arithmetic_.reduction, type, target, step.incoming_first ? source : old,
+            step.incoming_first ? old : source, count);
+  } else if (step.source == Place::partial && step.target == Place::output &&
+             arithmetic_.reduction == Reduction::average) {
+    finish_average(type, target, source, count, arithmetic_.ranks);
+  } else {
+    convert(type, target, source, count, arithmetic_.store);
+  }
+}
+
+Result<bool> Execution::advance() {
+  bool moved = collect();
+  while (round_ < plan_->rounds_.size()) {
+    bool moved_here = false;
+    const PreparedPlan::Round& round = plan_->rounds_[round_];
+    std::ranges::fill(blocked_, 0);
+    for (std::size_t i = 0; i < round.sends.size(); ++i) moved_here |= TRY(push(i));
+    std::ranges::fill(blocked_, 0);
+    for (std::size_t i = 0; i < round.receives.size(); ++i) moved_here |= TRY(pull(i));
+    moved |= moved_here;
+    if (!round_is_done()) {
+      if (moved_here) continue;
+      return moved;
+    }
+    // What peers still read here must not be written by the next round's steps.
+    if (!outstanding_.empty() && round_ + 1 < plan_->rounds_.size()) {
+      collect();
+      if (!outstanding_.empty()) return moved;
+    }
+    moved = true;
+    if (++round_ < plan_->rounds_.size()) start_round();
+  }
+  return moved | collect();
+}
+
+// Fragment after fragment to every peer that has room, to all at once where they are equally far.
+Result<bool> Execution::push(std::size_t index) {
+  const PreparedPlan::Send& send = plan_->rounds_[round_].sends[index];
+  bool moved = false;
+  for (bool again = true; again;) {
+    ready_.clear();
+    std::int64_t least = kDone;
+    for (std::size_t p = 0; p < send.peers.size(); ++p) {
+      const std::int64_t sent = sent_[index][p];
+      if (sent == kDone || blocked_[index_of(send.peers[p])] != 0) continue;
+      if (least == kDone || sent < least) {
+        least = sent;
+        ready_.clear();
+      }
+      if (sent == least) ready_.push_back(static_cast<int>(p));
+    }
+    again = false;
+    if (ready_.empty()) break;
+    if (ready_.size() > 1 && TRY(push_fragment(index, ready_))) {
+      moved = again = true;
+      continue;
+    }
+    const std::vector<int> one_by_one(ready_);
+    for (const int position : one_by_one) {
+      if (TRY(push_fragment(index, std::span(&position, 1)))) {
+        moved = again = true;
+      } else {
+        blocked_[index_of(send.peers[index_of(position)])] = 1;
+      }
+    }
+  }
+  for (std::size_t p = 0; p < send.peers.size(); ++p) {
+    if (sent_[index][p] != kDone)
+      blocked_[index_of(send.peers[p])] = 1;  // later messages wait behind this one
+  }
+  return moved;
+}
+
+Result<bool> Execution::push_fragment(std::size_t index, std::span<const int> positions) {
+  const PreparedPlan::Send& send = plan_->rounds_[round_].sends[index];
+  const std::int64_t whole = bytes_of_chunk(send.source, send.chunk);
+  const std::int64_t sent = sent_[index][index_of(positions[0])];
+  const std::int64_t bytes = std::min(fragment_bytes_, whole - sent);
+  std::byte* data = at(send.source, send.chunk);
+  SourceRegion registered = region(send.source).registered;
+  if (registered.region >= 0) registered.offset += data + sent - region(send.source).data;
+  // Peers behind another transport get a message of their own.
+  std::vector<int> same;
+  Transport* transport = links_[index_of(send.peers[index_of(positions[0])])];
+  for (const int position : positions) {
+    if (links_[index_of(send.peers[index_of(position)])] != transport) return false;
+    same.push_back(send.peers[index_of(position)]);
+  }
+  const std::optional<Ticket> ticket =
+      TRY(transport->send(same, tag_, {data + sent, static_cast<std::size_t>(bytes)}, registered));
+  if (!ticket) return false;
+  if (*ticket != kFree) outstanding_.push_back({transport, *ticket});
+  for (const int position : positions) {
+    sent_[index][index_of(position)] = sent + bytes == whole ? kDone : sent + bytes;
+  }
+  return true;
+}
+
+Result<bool> Execution::pull(std::size_t index) {
+  const Step& step = plan_->rounds_[round_].receives[index];
+  std::int64_t& received = received_[index];
+  if (received == kDone) return false;
+  if (blocked_[index_of(step.peer)] != 0) return false;
+  bool moved = false;
+  const std::int64_t whole = incoming_bytes(step);
+  Transport& transport = *links_[index_of(step.peer)];
+  while (received != kDone) {
+    const std::optional<Message> message = TRY(transport.peek(step.peer));
+    if (!message) {
+      blocked_[index_of(step.peer)] = 1;
+      return moved;
+    }
+    const std::int64_t bytes = std::ssize(message->bytes);
+    if (message->tag != tag_ || bytes != std::min(fragment_bytes_, whole - received)) {
+      offender_ = step.peer;
+      offending_tag_ = message->tag;
+      return fail(ErrorCode::mismatch, "rank {} sent {} bytes of call #{} where {} of call #{} were expected",
+                  step.peer, bytes, message->tag.sequence, std::min(fragment_bytes_, whole - received),
+                  tag_.sequence);
+    }
+    TRY(take(step, received, message->bytes));
+    TRY(transport.release(step.peer));
+    received = received + bytes == whole ? kDone : received + bytes;
+    moved = true;
+  }
+  return moved;
+}
+
+Result<void> Execution::take(const Step& step, std::int64_t offset, std::span<const std::byte> bytes) {
+  if (bytes.empty()) return {};
+  const ElementType incoming_type = region(step.payload).type;
+  const std::int64_t first = offset / bytes_of(incoming_type);
+  const std::int64_t count = std::ssize(bytes) / bytes_of(incoming_type);
+  const ElementType type = region(step.target).type;
+  std::byte* target = at(step.target, step.target_chunk) + first * bytes_of(type);
+  const Operand incoming{bytes.data(), incoming_type};
+  if (step.action == Action::receive) {
+    convert(type, target, incoming, count, arithmetic_.store);
+    return {};
+  }
+  const ElementType source_type = region(step.source).type;
+  const Operand own{at(step.source, step.source_chunk) + first * bytes_of(source_type), source_type};
+  combine(arithmetic_.reduction, type, target, step.incoming_first ? incoming : own,
+          step.incoming_first ? own : incoming, count, arithmetic_.store);
+  return {};
+}
+
+bool Execution::round_is_done() const {
+  return std::ranges::all_of(received_, [](std::int64_t bytes) { return bytes == kDone; }) &&
+         std::ranges::all_of(sent_, [](const auto& send) {
+           return std::ranges::all_of(send, [](std::int64_t bytes) { return bytes == kDone; });
+         });
+}
+
+bool Execution::collect() {
+  const std::size_t before = outstanding_.size();
+  std::erase_if(outstanding_, [](const Outstanding& sent) { return sent.transport->is_free(sent.ticket); });
+  return outstanding_.size() != before;
+}
+
+int Execution::waits_for() const {
+  if (round_ == plan_->rounds_.size()) return -1;
+  const PreparedPlan::Round& round = plan_->rounds_[round_];
+  for (std::size_t i = 0; i < received_.size(); ++i) {
+    if (received_[i] != kDone) return round.receives[i].peer;
+  }
+  for (std::size_t i = 0; i < sent_.size(); ++i) {
+    for (std::size_t p = 0; p < sent_[i].size(); ++p) {
+      if (sent_[i][p] != kDone) return round.sends[i].peers[p];
+    }
+  }
+  return -1;
+}
+
+}  // namespace diji::collective

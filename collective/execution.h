@@ -1,0 +1,114 @@
+// Runs one rank's part of a plan on real memory, without blocking: a state machine that whoever waits
+// advances.
+#pragma once
+
+#include "base/error.h"
+#include "collective/plan.h"
+#include "collective/reduce.h"
+#include "collective/transport.h"
+
+#include <array>
+#include <memory>
+#include <span>
+#include <vector>
+
+namespace diji::collective {
+
+/// Elements of a chunk.
+struct Extent {
+  std::int64_t offset = 0;
+  std::int64_t count = 0;
+};
+
+/// Where a place of a plan lies. Chunks that the rank does not have (chunks_at) have no bytes.
+struct Region {
+  std::byte* data = nullptr;
+  ElementType type = ElementType::f32;
+  std::span<const Extent> chunks;
+  SourceRegion registered;  ///< of `data`, where peers can read it in place
+};
+inline constexpr std::size_t kPlaces = 4;
+using Regions = std::array<Region, kPlaces>;
+
+/// A plan whose sends of one chunk in one round are joined, with the rounds' bounds: made once, run often.
+class PreparedPlan {
+ public:
+  explicit PreparedPlan(Plan plan);
+  const Plan& plan() const { return plan_; }
+
+ private:
+  friend class Execution;
+  struct Send {
+    Place source = Place::input;
+    int chunk = 0;
+    std::vector<int> peers;
+  };
+  struct Round {
+    std::vector<Send> sends;
+    std::vector<Step> receives;
+    std::vector<Step> locals;
+  };
+  Plan plan_;
+  std::vector<Round> rounds_;
+};
+
+/// How values of this call become one.
+struct Arithmetic {
+  Reduction reduction = Reduction::sum;
+  std::int64_t ranks = 1;
+  Store store = Store::cached;
+};
+
+class Execution {
+ public:
+  /// `links[rank]` is the transport to that rank (null for this one). All fragments are of `fragment_bytes`,
+  /// the least of all ranks' transports, so that both sides of a pair cut alike.
+  Execution(const PreparedPlan& plan, const Regions& regions, Arithmetic arithmetic, CallTag tag,
+            std::span<Transport* const> links, std::int64_t fragment_bytes);
+
+  /// Does what can be done now. True: something moved, call again. Errors: mismatch, with the peer's rank in
+  /// offender(), where a peer's message belongs to another call or has another length; a transport's.
+  Result<bool> advance();
+  /// Nothing is left to do, and the caller's memory is his again.
+  bool done() const { return round_ == plan_->rounds_.size() && outstanding_.empty(); }
+  /// A rank that this one waits for, -1 when it waits for none.
+  int waits_for() const;
+  int offender() const { return offender_; }
+  /// The offender's tag, after a mismatch.
+  CallTag offending_tag() const { return offending_tag_; }
+
+ private:
+  struct Outstanding {
+    Transport* transport = nullptr;
+    Ticket ticket = kFree;
+  };
+  void start_round();
+  void run_local(const Step& step);
+  Result<bool> push(std::size_t send);
+  Result<bool> push_fragment(std::size_t send, std::span<const int> positions);
+  Result<bool> pull(std::size_t receive);
+  Result<void> take(const Step& step, std::int64_t at, std::span<const std::byte> bytes);
+  bool round_is_done() const;
+  bool collect();
+  std::int64_t bytes_of_chunk(Place place, int chunk) const;
+  std::int64_t incoming_bytes(const Step& step) const;
+  std::byte* at(Place place, int chunk) const;
+  const Region& region(Place place) const { return regions_[static_cast<std::size_t>(place)]; }
+
+  const PreparedPlan* plan_;
+  Regions regions_;
+  Arithmetic arithmetic_;
+  CallTag tag_;
+  std::span<Transport* const> links_;
+  std::int64_t fragment_bytes_;
+  std::size_t round_ = 0;
+  std::vector<std::vector<std::int64_t>> sent_;  ///< of the round: bytes, by send and peer; -1 when done
+  std::vector<std::int64_t> received_;           ///< of the round: bytes, by receive; -1 when done
+  std::vector<char> blocked_;                    ///< by rank, in one pass
+  std::vector<Outstanding> outstanding_;         ///< sends that peers read in place
+  std::vector<int> ready_;
+  int offender_ = -1;
+  CallTag offending_tag_;
+};
+
+}  // namespace diji::collective

@@ -1,0 +1,67 @@
+// Messages between ranks of one host: a cache line each, with short payloads inside and long ones in slots
+// beside.
+#pragma once
+
+#include "collective/host_segment.h"
+#include "collective/transport.h"
+
+#include <array>
+#include <functional>
+#include <memory>
+#include <vector>
+
+namespace diji::collective {
+
+/// The start of region `region` that rank `local` of this host registered, mapped here.
+using RegionLookup = std::function<Result<std::span<const std::byte>>(int local, int region)>;
+
+class ShmTransport final : public Transport {
+ public:
+  /// `locals[rank]` is the place of a rank of the communicator in the segment, or -1 where it is on another
+  /// host.
+  ShmTransport(std::shared_ptr<HostSegment> segment, int local, std::vector<int> locals,
+               RegionLookup regions);
+
+  std::string_view name() const override { return "shm"; }
+  std::int64_t fragment_bytes() const override { return segment_->shape().fragment_bytes; }
+  Result<std::optional<Ticket>> send(std::span<const int> peers, CallTag tag,
+                                     std::span<const std::byte> bytes, SourceRegion region) override;
+  bool is_free(Ticket ticket) override;
+  Result<std::optional<Message>> peek(int peer) override;
+  Result<void> release(int peer) override;
+
+ private:
+  struct Peer {
+    int local = -1;
+    Channel* out = nullptr;
+    Channel* in = nullptr;
+    const std::byte* slots = nullptr;  ///< the peer's
+    std::uint64_t sent = 0;
+    std::uint64_t consumed = 0;  ///< of `sent`, as last read
+    std::uint64_t received = 0;
+    std::vector<std::uint64_t> slot_free_at;  ///< a pair slot is free when so many were consumed
+  };
+  struct Pending {  ///< a message that refers to memory of this rank
+    Ticket ticket = kFree;
+    int peer = -1;
+    std::uint64_t number = 0;
+  };
+  bool has_room(Peer& peer);
+  bool is_consumed(Peer& peer, std::uint64_t number);
+  std::optional<std::int64_t> take_slot(std::span<const int> peers);
+  bool shared_slot_is_free(std::size_t slot);
+  void publish(Peer& peer, CallTag tag, Line::Kind kind, int region, std::int64_t offset,
+               std::span<const std::byte> bytes);
+
+  std::shared_ptr<HostSegment> segment_;
+  int local_;
+  std::byte* slots_;
+  std::vector<Peer> peers_;  ///< by rank
+  RegionLookup regions_;
+  std::vector<std::vector<Pending>> shared_slots_;
+  std::size_t next_shared_slot_ = 0;
+  std::vector<Pending> pending_;
+  Ticket tickets_ = kFree;
+};
+
+}  // namespace diji::collective

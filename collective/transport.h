@@ -1,0 +1,60 @@
+// What a plan runs on: ordered messages between pairs of ranks, sent and looked at without ever blocking.
+#pragma once
+
+#include "base/error.h"
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+
+namespace diji::collective {
+
+/// Which call a message belongs to. Two ranks whose tags differ do not do the same thing.
+struct CallTag {
+  std::uint64_t signature = 0;  ///< of communicator, epoch, operation, elements, reduction, root and count
+  std::uint32_t sequence = 0;   ///< how many calls the communicator had before
+  bool operator==(const CallTag&) const = default;
+};
+
+struct Message {
+  CallTag tag;
+  std::span<const std::byte> bytes;  ///< readable until release()
+};
+
+/// What became of something sent: the sender's bytes may be overwritten when is_free(ticket).
+using Ticket = std::uint64_t;
+inline constexpr Ticket kFree = 0;
+
+/// Where bytes that are sent lie, if peers can read them there.
+struct SourceRegion {
+  int region = -1;  ///< of registered memory; -1: peers cannot
+  std::int64_t offset = 0;
+};
+
+/// One for each kind of link of a communicator; a peer is reached by exactly one. Messages of an ordered pair
+/// of ranks arrive in order, once. Room for at least one message of each ordered pair is the pair's own, so
+/// what is proved for channels without room (check_plan.h) holds. Confined to the thread that makes the call.
+/// Only loss and corruption are errors; "not now" is not.
+class Transport {
+ public:
+  Transport() = default;
+  virtual ~Transport() = default;
+  Transport(const Transport&) = delete;
+  Transport& operator=(const Transport&) = delete;
+
+  /// "shm", "tcp"
+  virtual std::string_view name() const = 0;
+  /// Longest message. A longer stretch is cut by both sides alike.
+  virtual std::int64_t fragment_bytes() const = 0;
+
+  /// Sends `bytes` to all of `peers`, staged once; nothing when it cannot be queued for all of them now.
+  virtual Result<std::optional<Ticket>> send(std::span<const int> peers, CallTag tag,
+                                             std::span<const std::byte> bytes, SourceRegion region) = 0;
+  virtual bool is_free(Ticket ticket) = 0;
+  /// The oldest message from `peer` that was not released.
+  virtual Result<std::optional<Message>> peek(int peer) = 0;
+  virtual Result<void> release(int peer) = 0;
+};
+
+}  // namespace diji::collective
