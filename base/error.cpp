@@ -22,6 +22,10 @@ std::string_view name_of(ErrorCode code) {
     case ErrorCode::out_of_memory: return "out_of_memory";
     case ErrorCode::device: return "device";
     case ErrorCode::deadline: return "deadline";
+    case ErrorCode::peer_lost: return "peer_lost";
+    case ErrorCode::call_mismatch: return "call_mismatch";
+    case ErrorCode::corrupted: return "corrupted";
+    case ErrorCode::aborted: return "aborted";
   }
   return "unknown";
 }
@@ -39,7 +43,11 @@ int exit_code(ErrorCode code) {
     case ErrorCode::no_device:
     case ErrorCode::out_of_memory:
     case ErrorCode::device: return 4;
-    case ErrorCode::deadline: return 5;
+    case ErrorCode::deadline:
+    case ErrorCode::peer_lost:
+    case ErrorCode::call_mismatch:
+    case ErrorCode::corrupted:
+    case ErrorCode::aborted: return 5;
   }
   return 1;
 }

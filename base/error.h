@@ -25,13 +25,28 @@ enum class ErrorCode : std::uint8_t {
   no_device,    ///< no such device, or its plugin or driver does not fit
   out_of_memory,  ///< a pool's limit or the machine's memory is reached
   device,         ///< a device or its compiler reported a failure
-  deadline,       ///< a deadline passed or a peer was lost
+  deadline,       ///< a deadline passed: whoever was waited for may still be alive
+  peer_lost,      ///< a rank is dead or has left
+  call_mismatch,  ///< ranks of one communicator do different things
+  corrupted,      ///< what came over a link is not what was sent
+  aborted,        ///< somebody else's failure, or abort(), ended the communicator
 };
 
 /// "malformed", the spelling in JSON.
 std::string_view name_of(ErrorCode code);
 /// The command's contract: 1 failed, 2 usage, 3 bad input, 4 environment, 5 peer or deadline.
 int exit_code(ErrorCode code);
+
+/// Of an error between ranks: whose, where, in which call.
+struct PeerFields {
+  std::int64_t rank = -1;  ///< the one to blame
+  std::string host;
+  std::int64_t pid = -1;
+  std::int64_t sequence = -1;  ///< of the call
+  double elapsed_s = -1;       ///< since it began here
+  std::vector<int> missing;    ///< ranks that did not come
+  std::string peer_args;       ///< what the other side called
+};
 
 /// A sentence for people and typed fields for programs. Empty strings and -1 mean "does not apply".
 struct Error {
@@ -47,6 +62,7 @@ struct Error {
   bool stretchable = false;      ///< of mismatch: of two sizes that were taken as equal, one is 1
   bool contents_decide = false;  ///< of unsupported: contents that are not known yet decide ranks or axes
   std::vector<std::string> deciding_values;  ///< then, by the names in the model's file; empty: not nameable
+  PeerFields peer;
 };
 
 template <typename T>

@@ -36,6 +36,15 @@ PreparedPlan::PreparedPlan(Plan plan) : plan_(std::move(plan)) {
   }
 }
 
+bool PreparedPlan::partial_within_output() const {
+  const ChunkRange output = chunks_at(Place::output, plan_);
+  return std::ranges::all_of(plan_.steps, [&](const Step& step) {
+    const bool reads = step.action != Action::receive && step.source == Place::partial;
+    const bool writes = step.action != Action::send && step.target == Place::partial;
+    return (!reads || output.contains(step.source_chunk)) && (!writes || output.contains(step.target_chunk));
+  });
+}
+
 Execution::Execution(const PreparedPlan& plan, const Regions& regions, Arithmetic arithmetic, CallTag tag,
                      std::span<Transport* const> links, std::int64_t fragment_bytes)
     : plan_(&plan),

@@ -35,6 +35,8 @@ class PreparedPlan {
  public:
   explicit PreparedPlan(Plan plan);
   const Plan& plan() const { return plan_; }
+  /// Every chunk that is reduced at this rank is one of its output's.
+  bool partial_within_output() const;
 
  private:
   friend class Execution;

@@ -25,7 +25,14 @@ Json json_of(const Error& error) {
             {"dtype", text_or_null(error.dtype)},
             {"shape", text_or_null(error.shape)},
             {"bytes", number_or_null(error.bytes)},
-            {"pool", text_or_null(error.pool)}}}};
+            {"pool", text_or_null(error.pool)},
+            {"rank", number_or_null(error.peer.rank)},
+            {"host", text_or_null(error.peer.host)},
+            {"pid", number_or_null(error.peer.pid)},
+            {"seq", number_or_null(error.peer.sequence)},
+            {"elapsed_s", error.peer.elapsed_s < 0 ? Json() : Json(error.peer.elapsed_s)},
+            {"missing", error.peer.missing.empty() ? Json() : Json(error.peer.missing)},
+            {"peer_args", text_or_null(error.peer.peer_args)}}}};
 }
 
 }  // namespace diji::tools

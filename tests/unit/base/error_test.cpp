@@ -43,13 +43,13 @@ TEST_CASE("context goes in front and keeps the typed fields") {
 
 TEST_CASE("every code has a name of its own and an exit code from the contract") {
   std::set<std::string_view> names;
-  for (int i = 0; i <= static_cast<int>(ErrorCode::deadline); ++i) {
+  for (int i = 0; i <= static_cast<int>(ErrorCode::aborted); ++i) {
     const auto code = static_cast<ErrorCode>(i);
     names.insert(name_of(code));
     EXPECT(exit_code(code) >= 1);
     EXPECT(exit_code(code) <= 5);
   }
-  EXPECT(names.size() == static_cast<std::size_t>(ErrorCode::deadline) + 1);
+  EXPECT(names.size() == static_cast<std::size_t>(ErrorCode::aborted) + 1);
   EXPECT(names.count("unknown") == 0);
   EXPECT(exit_code(ErrorCode::failed) == 1);
   EXPECT(exit_code(ErrorCode::usage) == 2);

@@ -1,0 +1,330 @@
+// The life of a call: checked, recorded, planned, run; and the patience of whoever waits in it.
+#include "collective/communicator.h"
+
+#include "base/check.h"
+#include "base/log.h"
+#include "base/thread_pool.h"
+#include "collective/forks.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <thread>
+
+namespace diji::collective {
+namespace {
+
+// Large operations end in memory that is not read again soon: past this, stores go around the caches.
+constexpr std::int64_t kStreamingBytes = 8 << 20;
+
+std::uint64_t mix(std::uint64_t hash, std::uint64_t value) {  // splitmix64's finaliser over a running sum
+  hash += value + 0x9e3779b97f4a7c15;
+  hash = (hash ^ (hash >> 30)) * 0xbf58476d1ce4e5b9;
+  hash = (hash ^ (hash >> 27)) * 0x94d049bb133111eb;
+  return hash ^ (hash >> 31);
+}
+
+// Every argument that must be equal on all ranks. Counts that differ from rank to rank are compared message
+// by message.
+std::uint64_t signature_of(const Call& call, const Group& group, std::string_view algorithm) {
+  std::uint64_t hash = mix(group.id, group.epoch);
+  for (const int word :
+       {static_cast<int>(call.operation), static_cast<int>(call.reduction), static_cast<int>(call.type),
+        has_root(call.operation) ? call.root : 0, static_cast<int>(call.exact)}) {
+    hash = mix(hash, static_cast<std::uint64_t>(word));
+  }
+  hash = mix(hash, call.counts.empty() ? static_cast<std::uint64_t>(call.count) : 0);
+  for (const char letter : algorithm) hash = mix(hash, static_cast<unsigned char>(letter));
+  return hash;
+}
+
+class Busy {
+ public:
+  explicit Busy(std::atomic<bool>& flag)
+      : flag_(flag), mine_(!flag.exchange(true, std::memory_order_acquire)) {}
+  ~Busy() {
+    if (mine_) flag_.store(false, std::memory_order_release);
+  }
+  Busy(const Busy&) = delete;
+  Busy& operator=(const Busy&) = delete;
+  bool mine() const { return mine_; }
+
+ private:
+  std::atomic<bool>& flag_;
+  bool mine_;
+};
+
+}  // namespace
+
+Communicator::Communicator(Group group, CommunicatorOptions options)
+    : group_(std::move(group)), options_(std::move(options)) {}
+
+Result<std::unique_ptr<Communicator>> Communicator::create(Group group, CommunicatorOptions options) {
+  std::unique_ptr<Communicator> communicator(new Communicator(std::move(group), std::move(options)));
+  TRY(communicator->start());
+  return communicator;
+}
+
+Result<void> Communicator::start() {
+  if (!options_.warn) options_.warn = [](const std::string& text) { diji::warn("{}", text); };
+  forks_ = forks_of_this_process();
+  patience_ =
+      patience_for(group_.segment->shape().ranks, options_.cores > 0 ? options_.cores : usable_cores());
+  fragment_bytes_ = group_.segment->shape().fragment_bytes;
+  for (const auto& link : group_.links) {
+    links_.push_back(link.get());
+    if (link) fragment_bytes_ = std::min(fragment_bytes_, link->fragment_bytes());
+  }
+  Board& own = own_board();
+  own.pid.store(getpid(), std::memory_order_relaxed);
+  own.rank.store(group_.rank, std::memory_order_relaxed);
+  own.heartbeat_us.store(now_us(), std::memory_order_relaxed);
+  own.state.store(Board::kPresent, std::memory_order_release);
+  if (!group_.watcher) return {};
+  heartbeat_ = group_.watcher->beat(
+      [segment = group_.segment, local = group_.members[static_cast<std::size_t>(rank())].local] {
+        segment->board(local).heartbeat_us.store(now_us(), std::memory_order_relaxed);
+      });
+  for (int other = 0; other < world(); ++other) {
+    const Member& member = group_.members[static_cast<std::size_t>(other)];
+    if (other == rank() || member.local < 0 || member.pid == getpid()) continue;
+    TRY(group_.watcher->watch(member.pid, [segment = group_.segment, member, other, reporter = rank()] {
+      Board& dead = segment->board(member.local);
+      std::uint32_t present = Board::kPresent;
+      if (!dead.state.compare_exchange_strong(present, Board::kDead)) return;  // it had left properly
+      Error error;
+      error.code = ErrorCode::peer_lost;
+      error.peer.rank = other;
+      const auto last = dead.recorder.latest();
+      error.peer.sequence = last ? last->sequence : -1;
+      error.message = fmt::format("rank {} on {} (pid {}) died", other, member.host, member.pid);
+      report_failure(*segment, error, reporter);
+    }));
+  }
+  return {};
+}
+
+Communicator::~Communicator() {
+  if (forks_ != forks_of_this_process()) return;  // a child's copy says nothing to anybody
+  heartbeat_.reset();
+  own_board().state.store(Board::kFinished, std::memory_order_release);
+  group_.segment->ring_all();
+}
+
+std::string Communicator::who(int rank) const {
+  const Member& member = group_.members[static_cast<std::size_t>(rank)];
+  return fmt::format("rank {} on {} (pid {})", rank, member.host, member.pid);
+}
+
+const PreparedPlan& Communicator::plan_for(const Call& call, PlanChoice choice) {
+  auto& plan = plans_[{choice.algorithm, choice.slices, has_root(call.operation) ? call.root : 0}];
+  if (!plan) {
+    const PlanRequest request{
+        .operation = call.operation, .world = world(), .root = call.root, .slices = choice.slices};
+    plan = std::make_unique<PreparedPlan>(choice.algorithm->plan(request, rank()));
+  }
+  return *plan;
+}
+
+Result<void> Communicator::run(const Call& call) {
+  if (forks_ != forks_of_this_process()) {
+    return fail(ErrorCode::usage,
+                "{}: this process was forked from rank {}; a child has no communicator (create one of "
+                "its own, or fork before)",
+                name_of(call.operation), rank());
+  }
+  const Busy busy(busy_);
+  if (!busy.mine()) {
+    return fail(ErrorCode::usage,
+                "{}: another thread is inside a call of this communicator; one at a time, or a "
+                "communicator each (dup)",
+                name_of(call.operation));
+  }
+  if (failure_) return std::unexpected(*failure_);
+  TRY(check_call(call, rank(), world()));
+  const PlanChoice choice = TRY(choose(call, world(), 1));
+  const PreparedPlan& plan = plan_for(call, choice);
+  const CallTag tag{signature_of(call, group_, choice.algorithm->name), sequence_};
+  const std::int64_t began_us = now_us();
+  own_board().recorder.begin({.sequence = sequence_,
+                              .operation = call.operation,
+                              .reduction = call.reduction,
+                              .type = call.type,
+                              .root = has_root(call.operation) ? call.root : -1,
+                              .count = call.count,
+                              .signature = tag.signature,
+                              .begin_us = began_us});
+  ++sequence_;
+  return execute(call, plan, tag, began_us);
+}
+
+Result<void> Communicator::execute(const Call& call, const PreparedPlan& plan, CallTag tag,
+                                   std::int64_t began_us) {
+  const Regions regions = TRY(memory_.lay_out(call, plan));
+  const std::int64_t bytes = vector_count(call, world()) * bytes_of(call.type);
+  const Arithmetic arithmetic{.reduction = call.reduction,
+                              .ranks = world(),
+                              .store = bytes >= kStreamingBytes ? Store::streaming : Store::cached};
+  Execution execution(plan, regions, arithmetic, tag, links_, fragment_bytes_);
+  const std::int64_t timeout_us = call.timeout_us >= 0 ? call.timeout_us : options_.timeout_us;
+  std::int64_t deadline_us = began_us + timeout_us;
+  warned_ = false;
+  while (true) {
+    const Result<bool> moved = execution.advance();
+    if (!moved) {
+      return failed(moved.error().code == ErrorCode::mismatch ? mismatch(execution, call) : moved.error(),
+                    call, began_us);
+    }
+    if (execution.done()) break;
+    if (*moved) continue;
+    TRY(wait(execution, call, deadline_us, began_us));
+  }
+  own_board().recorder.end(now_us());
+  return {};
+}
+
+// Until something may have moved: looks, then gives the core away, then sleeps; what only time can tell is
+// asked before each sleep.
+Result<void> Communicator::wait(Execution& execution, const Call& call, std::int64_t& deadline_us,
+                                std::int64_t began_us) {
+  for (int look = 0; look < patience_.spins + patience_.yields; ++look) {
+    if (look < patience_.spins) {
+      relax();
+    } else {
+      std::this_thread::yield();
+    }
+    const Result<bool> moved = execution.advance();
+    if (!moved || *moved || execution.done()) return {};  // an error shows again in the caller's advance
+  }
+  constexpr std::int64_t kSleepUs = 50'000;
+  constexpr std::int64_t kSuspendedUs = 1'000'000;
+  own_board().recorder.waits_for(execution.waits_for());
+  Doorbell& bell = own_board().doorbell;
+  std::int64_t before_us = now_us();
+  while (true) {
+    const std::uint32_t announced = bell.announce();
+    const Result<bool> moved = execution.advance();
+    if (!moved || *moved || execution.done()) break;
+    if (auto looked = look_around(execution, call, before_us - began_us); !looked) {
+      bell.withdraw();
+      return failed(looked.error(), call, began_us);
+    }
+    if (before_us >= deadline_us) {
+      bell.withdraw();
+      return failed(late(execution, call, before_us - began_us), call, began_us);
+    }
+    bell.sleep(announced, std::min(kSleepUs, deadline_us - before_us));
+    const std::int64_t after_us = now_us();
+    // Whoever was stopped himself must not call the others late.
+    if (after_us - before_us > kSuspendedUs) deadline_us += after_us - before_us;
+    before_us = after_us;
+  }
+  bell.withdraw();
+  return {};
+}
+
+Result<void> Communicator::look_around(const Execution& execution, const Call& call, std::int64_t waited_us) {
+  constexpr std::int64_t kCompareUs = 100'000;
+  if (auto failure = reported_failure(*group_.segment)) return std::unexpected(*failure);
+  const int peer = execution.waits_for();
+  if (peer < 0 || group_.members[static_cast<std::size_t>(peer)].local < 0) return {};
+  const Board& theirs = board(peer);
+  if (theirs.state.load(std::memory_order_acquire) == Board::kFinished) {
+    auto error = fail(ErrorCode::peer_lost, "{} has left the communicator", who(peer));
+    error.error().peer.rank = peer;
+    return error;
+  }
+  if (waited_us < kCompareUs) return {};
+  const auto own = own_board().recorder.latest();
+  for (const CallRecord& record : theirs.recorder.all()) {
+    if (!own || record.sequence != own->sequence || record.signature == own->signature) continue;
+    return std::unexpected(mismatch(execution, call));
+  }
+  if (waited_us >= options_.warning_us && !warned_) {
+    warned_ = true;
+    options_.warn(fmt::format("rank {}: {}", rank(), late(execution, call, waited_us).message));
+  }
+  return {};
+}
+
+Error Communicator::mismatch(const Execution& execution, const Call& call) const {
+  const int peer = execution.offender() >= 0 ? execution.offender() : execution.waits_for();
+  Error error;
+  error.code = ErrorCode::call_mismatch;
+  error.peer.rank = peer;
+  const std::uint32_t number = execution.offender() >= 0 ? execution.offending_tag().sequence : sequence_ - 1;
+  error.peer.peer_args = "something else";
+  if (group_.members[static_cast<std::size_t>(peer)].local >= 0) {
+    for (const CallRecord& record : board(peer).recorder.all()) {
+      if (record.sequence == number) error.peer.peer_args = text_of(record);
+    }
+  }
+  error.message = fmt::format("rank {} calls {}, but {} calls {} (#{})", rank(), text_of(call), who(peer),
+                              error.peer.peer_args, number);
+  return error;
+}
+
+// Alive and elsewhere, stopped, or not there yet: what the peer's board says.
+Error Communicator::late(const Execution& execution, const Call& call, std::int64_t waited_us) const {
+  constexpr std::int64_t kSilentUs = 4 * Watcher::kHeartbeatUs;
+  const int peer = std::max(execution.waits_for(), 0);
+  Error error;
+  error.code = ErrorCode::deadline;
+  error.peer.rank = peer;
+  error.peer.missing = {peer};
+  std::string state = "has not come";
+  if (group_.members[static_cast<std::size_t>(peer)].local >= 0) {
+    const Board& theirs = board(peer);
+    const std::int64_t silent_us = now_us() - theirs.heartbeat_us.load(std::memory_order_relaxed);
+    const auto last = theirs.recorder.latest();
+    if (group_.watcher && silent_us > kSilentUs) {
+      state = fmt::format("shows no sign of life for {:.1f} s (stopped, or its host is)",
+                          static_cast<double>(silent_us) / 1e6);
+    } else if (!last) {
+      state = "is alive and has not called anything yet";
+    } else if (last->end_us != 0) {
+      state =
+          fmt::format("is alive and outside of calls; its last was #{} {}", last->sequence, text_of(*last));
+    } else if (last->waits_for >= 0) {
+      state =
+          fmt::format("is in #{} {} and waits for rank {}", last->sequence, text_of(*last), last->waits_for);
+    } else {
+      state = fmt::format("is in #{} {}", last->sequence, text_of(*last));
+    }
+  }
+  error.message = fmt::format("{} waits {:.1f} s for {}, which {}", text_of(call),
+                              static_cast<double>(waited_us) / 1e6, who(peer), state);
+  return error;
+}
+
+std::unexpected<Error> Communicator::failed(Error error, const Call& call, std::int64_t began_us) {
+  const std::int64_t sequence = sequence_ - 1;
+  if (error.peer.sequence < 0) error.peer.sequence = sequence;
+  report_failure(*group_.segment, error, rank());
+  // The first one counts: it is the cause, and all ranks then name the same.
+  while (group_.segment->first_failure().state.load(std::memory_order_acquire) != 2)
+    std::this_thread::yield();
+  Error first = *reported_failure(*group_.segment);
+  if (first.code == error.code && first.peer.rank == error.peer.rank) first = error;
+  const int guilty = static_cast<int>(first.peer.rank);
+  if (guilty >= 0 && guilty < world()) {
+    first.peer.host = group_.members[static_cast<std::size_t>(guilty)].host;
+    first.peer.pid = group_.members[static_cast<std::size_t>(guilty)].pid;
+  }
+  first.op = std::string(name_of(call.operation));
+  first.peer.sequence = sequence;
+  first.peer.elapsed_s = static_cast<double>(now_us() - began_us) / 1e6;
+  first.message = fmt::format("{} #{}: {}", name_of(call.operation), sequence, first.message);
+  failure_ = first;
+  return std::unexpected(std::move(first));
+}
+
+void Communicator::abort(const std::string& why) {
+  Error error;
+  error.code = ErrorCode::aborted;
+  error.peer.rank = rank();
+  error.message = fmt::format("rank {} ended the communicator: {}", rank(), why);
+  report_failure(*group_.segment, error, rank());
+}
+
+}  // namespace diji::collective

@@ -1,0 +1,108 @@
+// A group of ranks that do collectives together. What users hold; everything else here serves it.
+#pragma once
+
+#include "base/error.h"
+#include "collective/call.h"
+#include "collective/choose.h"
+#include "collective/host_segment.h"
+#include "collective/liveness.h"
+#include "collective/transport.h"
+
+#include <atomic>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <tuple>
+#include <vector>
+
+namespace diji::collective {
+
+/// One rank as the others know it.
+struct Member {
+  std::string host;
+  int pid = -1;
+  int local = -1;  ///< place in the segment, -1: on another host
+};
+
+/// What start-up found: who there is, and the links to them. Made by bootstrap, or by a test with ranks as
+/// threads.
+struct Group {
+  std::uint64_t id = 0;     ///< of the communicator, agreed on by all
+  std::uint32_t epoch = 0;  ///< grows with every shrink
+  int rank = 0;
+  std::vector<Member> members;                    ///< by rank
+  std::shared_ptr<HostSegment> segment;           ///< of the ranks of this host
+  std::vector<std::shared_ptr<Transport>> links;  ///< by rank; null for this one
+  std::shared_ptr<Watcher> watcher;               ///< null: somebody else says who died
+  int world() const { return static_cast<int>(members.size()); }
+};
+
+struct CommunicatorOptions {
+  std::int64_t timeout_us = 120'000'000;  ///< of every call that names none
+  int cores = 0;                          ///< 0: usable_cores()
+  /// A rank that waits so long says so once, naming whom it waits for.
+  std::int64_t warning_us = 5'000'000;
+  std::function<void(const std::string&)> warn;  ///< default: the log
+};
+
+/// Every rank makes the same calls in the same order; each call returns when this rank's part is done and its
+/// buffers are its own again. The result is complete, or an error was returned on this rank (others may have
+/// succeeded). No call waits past its deadline. After an error that is not of usage the communicator is only
+/// good for abort, shrink and destruction; every rank of it gets an error that names the same first failure.
+///
+/// Threads: one call at a time; a second one from another thread is an error (usage). abort() may come from
+/// any thread.
+class Communicator {
+ public:
+  static Result<std::unique_ptr<Communicator>> create(Group group, CommunicatorOptions options = {});
+  ~Communicator();
+  Communicator(const Communicator&) = delete;
+  Communicator& operator=(const Communicator&) = delete;
+
+  int rank() const { return group_.rank; }
+  int world() const { return group_.world(); }
+  const Group& group() const { return group_; }
+
+  /// Errors: usage (nothing was sent, the communicator stays good), deadline, peer_lost, call_mismatch,
+  /// corrupted, aborted, out_of_memory.
+  Result<void> run(const Call& call);
+  /// Ends whatever any rank does here with `aborted`; returns at once.
+  void abort(const std::string& why);
+  std::uint32_t calls() const { return sequence_; }
+
+ private:
+  using PlanKey = std::tuple<const Algorithm*, int, int>;  ///< algorithm, slices, root
+
+  Communicator(Group group, CommunicatorOptions options);
+  Result<void> start();
+  const PreparedPlan& plan_for(const Call& call, PlanChoice choice);
+  Result<void> execute(const Call& call, const PreparedPlan& plan, CallTag tag, std::int64_t began_us);
+  Result<void> wait(Execution& execution, const Call& call, std::int64_t& deadline_us, std::int64_t began_us);
+  Result<void> look_around(const Execution& execution, const Call& call, std::int64_t waited_us);
+  std::unexpected<Error> failed(Error error, const Call& call, std::int64_t began_us);
+  Error mismatch(const Execution& execution, const Call& call) const;
+  Error late(const Execution& execution, const Call& call, std::int64_t waited_us) const;
+  std::string who(int rank) const;
+  Board& board(int rank) const {
+    return group_.segment->board(group_.members[static_cast<std::size_t>(rank)].local);
+  }
+  Board& own_board() const { return board(group_.rank); }
+
+  Group group_;
+  CommunicatorOptions options_;
+  Patience patience_;
+  std::int64_t fragment_bytes_ = 0;
+  std::vector<Transport*> links_;
+  std::map<PlanKey, std::unique_ptr<PreparedPlan>> plans_;
+  CallMemory memory_;
+  std::uint32_t sequence_ = 0;
+  std::optional<Error> failure_;
+  std::atomic<bool> busy_ = false;
+  std::uint32_t forks_ = 0;
+  bool warned_ = false;
+  std::shared_ptr<void> heartbeat_;
+};
+
+}  // namespace diji::collective
