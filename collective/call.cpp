@@ -98,10 +98,42 @@ std::string text_of(const Call& call) {
 }
 
 std::int64_t vector_count(const Call& call, int world) {
+  if (call.operation == Operation::barrier) return 0;
   if (!has_blocks(call.operation)) return call.count;
   std::int64_t count = 0;
   for (int block = 0; block < world; ++block) count += sent_blocks(call).count_of(block);
   return count;
+}
+
+std::int64_t input_count(const Call& call, int rank, int world) {
+  const bool is_root = rank == call.root;
+  switch (call.operation) {
+    case Operation::barrier:
+    case Operation::receive: return 0;
+    case Operation::broadcast: return is_root ? call.count : 0;
+    case Operation::all_gather:
+    case Operation::gather: return sent_blocks(call).count_of(rank);
+    case Operation::scatter: return is_root ? vector_count(call, world) : 0;
+    default: return vector_count(call, world);
+  }
+}
+
+std::int64_t output_count(const Call& call, int rank, int world) {
+  const bool is_root = rank == call.root;
+  switch (call.operation) {
+    case Operation::barrier:
+    case Operation::send: return 0;
+    case Operation::reduce: return is_root ? call.count : 0;
+    case Operation::gather: return is_root ? vector_count(call, world) : 0;
+    case Operation::reduce_scatter:
+    case Operation::scatter: return sent_blocks(call).count_of(rank);
+    case Operation::all_to_all: {
+      std::int64_t count = 0;
+      for (int block = 0; block < world; ++block) count += received_blocks(call).count_of(block);
+      return count;
+    }
+    default: return vector_count(call, world);
+  }
 }
 
 Extent part_of(Extent whole, int parts, int index, std::int64_t granule) {
@@ -133,17 +165,12 @@ Result<void> check_call(const Call& call, int rank, int world) {
   if (call.operation == Operation::all_to_all && call.counts.empty() != call.receive_counts.empty()) {
     return fail(ErrorCode::usage, "all_to_all: counts of one direction without those of the other");
   }
-  const bool reads =
-      call.operation != Operation::barrier && call.operation != Operation::receive &&
-      (call.operation != Operation::broadcast && call.operation != Operation::scatter ? true
-                                                                                      : rank == call.root);
-  const bool writes =
-      call.operation != Operation::barrier && call.operation != Operation::send &&
-      (call.operation != Operation::reduce && call.operation != Operation::gather ? true : rank == call.root);
-  if (vector_count(call, world) == 0) return {};
-  if (reads && call.input == nullptr) return fail(ErrorCode::usage, "{}: no input", name_of(call.operation));
-  if (writes && call.output == nullptr)
+  if (input_count(call, rank, world) > 0 && call.input == nullptr) {
+    return fail(ErrorCode::usage, "{}: no input", name_of(call.operation));
+  }
+  if (output_count(call, rank, world) > 0 && call.output == nullptr) {
     return fail(ErrorCode::usage, "{}: no output", name_of(call.operation));
+  }
   return {};
 }
 
@@ -163,7 +190,7 @@ Result<Regions> CallMemory::lay_out(const Call& call, const PreparedPlan& prepar
     received = extents_of(received_blocks(call), world);
   } else {
     for (int block = 0; block < plan.blocks; ++block) {
-      sent.push_back(part_of({0, call.count}, plan.blocks, block, granule));
+      sent.push_back(part_of({0, vector_count(call, world)}, plan.blocks, block, granule));
     }
     received = sent;
   }

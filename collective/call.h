@@ -64,6 +64,9 @@ class CallMemory {
 
 /// Elements of the whole operation at one rank: what the tuner and busbw go by.
 std::int64_t vector_count(const Call& call, int world);
+/// Elements that the rank gives, and that it gets.
+std::int64_t input_count(const Call& call, int rank, int world);
+std::int64_t output_count(const Call& call, int rank, int world);
 /// The checks that need no plan; errors as of lay_out.
 Result<void> check_call(const Call& call, int rank, int world);
 

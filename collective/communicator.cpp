@@ -162,8 +162,11 @@ Result<void> Communicator::execute(const Call& call, const PreparedPlan& plan, C
                                    std::int64_t began_us) {
   const Regions regions = TRY(memory_.lay_out(call, plan));
   const std::int64_t bytes = vector_count(call, world()) * bytes_of(call.type);
+  const std::int64_t ranks = call.operation == Operation::scan     ? rank() + 1
+                             : call.operation == Operation::exscan ? rank()
+                                                                   : world();
   const Arithmetic arithmetic{.reduction = call.reduction,
-                              .ranks = world(),
+                              .ranks = ranks,
                               .store = bytes >= kStreamingBytes ? Store::streaming : Store::cached};
   Execution execution(plan, regions, arithmetic, tag, links_, fragment_bytes_);
   const std::int64_t timeout_us = call.timeout_us >= 0 ? call.timeout_us : options_.timeout_us;

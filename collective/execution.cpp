@@ -12,6 +12,10 @@ constexpr std::int64_t kDone = -1;
 
 std::size_t index_of(int value) { return static_cast<std::size_t>(value); }
 
+bool receives(Action action) {
+  return action == Action::receive || action == Action::receive_reduce || action == Action::fold;
+}
+
 }  // namespace
 
 PreparedPlan::PreparedPlan(Plan plan) : plan_(std::move(plan)) {
@@ -22,7 +26,7 @@ PreparedPlan::PreparedPlan(Plan plan) : plan_(std::move(plan)) {
       round = step.round;
     }
     Round& to = rounds_.back();
-    if (step.action == Action::receive || step.action == Action::receive_reduce) {
+    if (receives(step.action)) {
       to.receives.push_back(step);
     } else if (step.action != Action::send) {
       to.locals.push_back(step);
@@ -192,38 +196,82 @@ Result<bool> Execution::push_fragment(std::size_t index, std::span<const int> po
   return true;
 }
 
+// The oldest message from the peer, if it is what this call expects.
+Result<std::optional<Message>> Execution::next_from(int peer, std::int64_t bytes) {
+  const std::optional<Message> message = TRY(links_[index_of(peer)]->peek(peer));
+  if (!message || (message->tag == tag_ && std::ssize(message->bytes) == bytes)) return message;
+  offender_ = peer;
+  offending_tag_ = message->tag;
+  return fail(ErrorCode::mismatch, "rank {} sent {} bytes of call #{} where {} of call #{} were expected",
+              peer, message->bytes.size(), message->tag.sequence, bytes, tag_.sequence);
+}
+
 Result<bool> Execution::pull(std::size_t index) {
   const Step& step = plan_->rounds_[round_].receives[index];
+  if (step.action == Action::fold) return pull_fold(index);
   std::int64_t& received = received_[index];
-  if (received == kDone) return false;
-  if (blocked_[index_of(step.peer)] != 0) return false;
+  if (received == kDone || blocked_[index_of(step.peer)] != 0) return false;
   bool moved = false;
   const std::int64_t whole = incoming_bytes(step);
-  Transport& transport = *links_[index_of(step.peer)];
   while (received != kDone) {
-    const std::optional<Message> message = TRY(transport.peek(step.peer));
+    const std::int64_t bytes = std::min(fragment_bytes_, whole - received);
+    const std::optional<Message> message = TRY(next_from(step.peer, bytes));
     if (!message) {
       blocked_[index_of(step.peer)] = 1;
       return moved;
     }
-    const std::int64_t bytes = std::ssize(message->bytes);
-    if (message->tag != tag_ || bytes != std::min(fragment_bytes_, whole - received)) {
-      offender_ = step.peer;
-      offending_tag_ = message->tag;
-      return fail(ErrorCode::mismatch, "rank {} sent {} bytes of call #{} where {} of call #{} were expected",
-                  step.peer, bytes, message->tag.sequence, std::min(fragment_bytes_, whole - received),
-                  tag_.sequence);
-    }
-    TRY(take(step, received, message->bytes));
-    TRY(transport.release(step.peer));
+    take(step, received, message->bytes);
+    TRY(links_[index_of(step.peer)]->release(step.peer));
     received = received + bytes == whole ? kDone : received + bytes;
     moved = true;
   }
   return moved;
 }
 
-Result<void> Execution::take(const Step& step, std::int64_t offset, std::span<const std::byte> bytes) {
-  if (bytes.empty()) return {};
+// A fragment of every peer at once: each value is read from where it arrived and only the result is written.
+Result<bool> Execution::pull_fold(std::size_t index) {
+  const Step& step = plan_->rounds_[round_].receives[index];
+  std::int64_t& received = received_[index];
+  const int rank = plan_->plan().rank;
+  const int end = step.peer + step.peers;
+  for (int peer = step.peer; peer < end; ++peer) {
+    if (blocked_[index_of(peer)] != 0) return false;
+  }
+  bool moved = false;
+  const std::int64_t whole = incoming_bytes(step);
+  const ElementType type = region(step.payload).type;
+  while (received != kDone) {
+    const std::int64_t bytes = std::min(fragment_bytes_, whole - received);
+    operands_.clear();
+    for (int peer = step.peer; peer < end; ++peer) {
+      if (peer == rank) {
+        const ElementType own = region(step.source).type;
+        operands_.push_back(
+            {at(step.source, step.source_chunk) + received / bytes_of(type) * bytes_of(own), own});
+        continue;
+      }
+      const std::optional<Message> message = TRY(next_from(peer, bytes));
+      if (!message) {
+        for (int other = step.peer; other < end; ++other) blocked_[index_of(other)] = 1;
+        return moved;
+      }
+      operands_.push_back({message->bytes.data(), type});
+    }
+    const std::int64_t first = received / bytes_of(type);
+    const ElementType result = region(step.target).type;
+    fold(arithmetic_.reduction, result, at(step.target, step.target_chunk) + first * bytes_of(result),
+         operands_, bytes / bytes_of(type), arithmetic_.store);
+    for (int peer = step.peer; peer < end; ++peer) {
+      if (peer != rank) TRY(links_[index_of(peer)]->release(peer));
+    }
+    received = received + bytes == whole ? kDone : received + bytes;
+    moved = true;
+  }
+  return moved;
+}
+
+void Execution::take(const Step& step, std::int64_t offset, std::span<const std::byte> bytes) {
+  if (bytes.empty()) return;
   const ElementType incoming_type = region(step.payload).type;
   const std::int64_t first = offset / bytes_of(incoming_type);
   const std::int64_t count = std::ssize(bytes) / bytes_of(incoming_type);
@@ -231,14 +279,12 @@ Result<void> Execution::take(const Step& step, std::int64_t offset, std::span<co
   std::byte* target = at(step.target, step.target_chunk) + first * bytes_of(type);
   const Operand incoming{bytes.data(), incoming_type};
   if (step.action == Action::receive) {
-    convert(type, target, incoming, count, arithmetic_.store);
-    return {};
+    return convert(type, target, incoming, count, arithmetic_.store);
   }
   const ElementType source_type = region(step.source).type;
   const Operand own{at(step.source, step.source_chunk) + first * bytes_of(source_type), source_type};
   combine(arithmetic_.reduction, type, target, step.incoming_first ? incoming : own,
           step.incoming_first ? own : incoming, count, arithmetic_.store);
-  return {};
 }
 
 bool Execution::round_is_done() const {
@@ -258,7 +304,14 @@ int Execution::waits_for() const {
   if (round_ == plan_->rounds_.size()) return -1;
   const PreparedPlan::Round& round = plan_->rounds_[round_];
   for (std::size_t i = 0; i < received_.size(); ++i) {
-    if (received_[i] != kDone) return round.receives[i].peer;
+    if (received_[i] == kDone) continue;
+    if (round.receives[i].action != Action::fold) return round.receives[i].peer;
+    const Step& step = round.receives[i];
+    for (int peer = step.peer; peer < step.peer + step.peers; ++peer) {
+      if (peer == plan_->plan().rank) continue;
+      const auto message = links_[index_of(peer)]->peek(peer);
+      if (!message || !*message) return peer;
+    }
   }
   for (std::size_t i = 0; i < sent_.size(); ++i) {
     for (std::size_t p = 0; p < sent_[i].size(); ++p) {

@@ -89,7 +89,9 @@ class Execution {
   Result<bool> push(std::size_t send);
   Result<bool> push_fragment(std::size_t send, std::span<const int> positions);
   Result<bool> pull(std::size_t receive);
-  Result<void> take(const Step& step, std::int64_t at, std::span<const std::byte> bytes);
+  Result<bool> pull_fold(std::size_t receive);
+  Result<std::optional<Message>> next_from(int peer, std::int64_t bytes);
+  void take(const Step& step, std::int64_t at, std::span<const std::byte> bytes);
   bool round_is_done() const;
   bool collect();
   std::int64_t bytes_of_chunk(Place place, int chunk) const;
@@ -109,6 +111,7 @@ class Execution {
   std::vector<char> blocked_;                    ///< by rank, in one pass
   std::vector<Outstanding> outstanding_;         ///< sends that peers read in place
   std::vector<int> ready_;
+  std::vector<Operand> operands_;
   int offender_ = -1;
   CallTag offending_tag_;
 };

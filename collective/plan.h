@@ -26,6 +26,8 @@ enum class Action : std::uint8_t {
   send,            ///< chunk of `source` to `peer`
   receive,         ///< from `peer` into chunk of `target`
   receive_reduce,  ///< chunk of `target` = what `peer` sent combined with chunk of `source`
+  fold,  ///< chunk of `target` = the left fold, in rank order, of what ranks [peer, peer + peers) have: each
+         ///< of them sent it, but this rank's, if it is one of them, is chunk of `source`
   copy,  ///< chunk of `target` = chunk of `source`; input to partial and partial to output convert and round
   reduce,  ///< chunk of `target` = chunk of `target` combined with chunk of `source`
 };
@@ -37,13 +39,14 @@ enum class Action : std::uint8_t {
 struct Step {
   Action action = Action::copy;
   int round = 0;  ///< ascending within a plan
-  int peer = -1;  ///< of send, receive, receive_reduce
+  int peer = -1;  ///< of send, receive, receive_reduce; the first of a fold
+  int peers = 1;  ///< of fold
   Place source = Place::input;
   Place target = Place::output;
   int source_chunk = 0;
   int target_chunk = 0;
-  Place payload =
-      Place::input;  ///< of a receive: the place that the peer sends from, which gives the elements' type
+  Place payload = Place::input;  ///< of receive, receive_reduce and fold: the place that the peer sends from,
+                                 ///< which gives the elements' type
   bool incoming_first =
       false;  ///< of receive_reduce and reduce: the arriving (source) value is the left operand
 
@@ -106,6 +109,10 @@ struct Algorithm {
   /// no time.
   double (*cost_us)(const PlanRequest& request, double bytes, const CostModel& model) = nullptr;
 };
+
+/// Every chunk of the plan for one slice becomes `slices` chunks that follow each other one round behind:
+/// while the first is reduced the second is on its way. `plan` is made for one slice.
+Plan sliced(Plan plan, int slices);
 
 /// All algorithms, those of one operation next to each other, the one for small messages first.
 std::span<const Algorithm> algorithms();

@@ -117,6 +117,27 @@ void combine(Reduction reduction, ElementType accumulator, std::byte* target, Op
   order_streaming(store);
 }
 
+void fold(Reduction reduction, ElementType accumulator, std::byte* target, std::span<const Operand> operands,
+          Count count, Store store) {
+  if (operands.size() == 1) return convert(accumulator, target, operands[0], count, store);
+  if (operands.size() == 2)
+    return combine(reduction, accumulator, target, operands[0], operands[1], count, store);
+  alignas(64) std::byte block[kBlock * sizeof(double)];
+  alignas(64) std::byte left_block[kBlock * sizeof(double)];
+  alignas(64) std::byte right_block[kBlock * sizeof(double)];
+  in_blocks(count, [&](Count first, Count n) {
+    const std::byte* left = as_type(accumulator, operands[0], first, n, left_block);
+    for (std::size_t i = 1; i < operands.size(); ++i) {
+      const bool last = i + 1 == operands.size();
+      kernels().combine(reduction, accumulator, last ? target + first * bytes_of(accumulator) : block, left,
+                        as_type(accumulator, operands[i], first, n, right_block), n,
+                        last ? store : Store::cached);
+      left = block;
+    }
+  });
+  order_streaming(store);
+}
+
 void convert(ElementType type, std::byte* target, Operand source, Count count, Store store) {
   if (type == source.type) return copy_bytes(target, source.data, count * bytes_of(type), store);
   alignas(64) std::byte block[kBlock * sizeof(double)];

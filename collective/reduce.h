@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 namespace diji::collective {
 
@@ -24,6 +25,11 @@ enum class Store : std::uint8_t { cached, streaming };
 /// never on the position. Average and premul_sum combine as sum.
 void combine(Reduction reduction, ElementType accumulator, std::byte* target, Operand left, Operand right,
              std::int64_t count, Store store = Store::cached);
+
+/// target[i] = the left fold of all operands' elements i, in one pass over the memory. One operand: a
+/// conversion.
+void fold(Reduction reduction, ElementType accumulator, std::byte* target, std::span<const Operand> operands,
+          std::int64_t count, Store store = Store::cached);
 
 /// target[i] = source[i] as `type`, rounded once to nearest, ties to even. Types: equal, or two floats.
 void convert(ElementType type, std::byte* target, Operand source, std::int64_t count,

@@ -1,0 +1,67 @@
+// Which chunks a rank has, and how a plan of one slice becomes a plan of many.
+#include "collective/plan.h"
+
+#include "base/check.h"
+#include "base/nearest.h"
+
+#include <algorithm>
+
+namespace diji::collective {
+
+ChunkRange chunks_at(Place place, const Plan& plan) {
+  const PlanRequest& request = plan.request;
+  const ChunkRange all{0, plan.chunks()};
+  const ChunkRange own{plan.rank * request.slices, request.slices};
+  const ChunkRange none{0, 0};
+  const bool is_root = plan.rank == request.root;
+  if (place == Place::scratch) return {0, plan.scratch_chunks};
+  if (place == Place::partial) return plan.uses_partial ? all : none;
+  const bool input = place == Place::input;
+  switch (request.operation) {
+    case Operation::broadcast: return !input || is_root ? all : none;
+    case Operation::reduce: return input || is_root ? all : none;
+    case Operation::all_gather: return input ? own : all;
+    case Operation::gather: return input ? own : (is_root ? all : none);
+    case Operation::reduce_scatter: return input ? all : own;
+    case Operation::scatter: return !input ? own : (is_root ? all : none);
+    case Operation::barrier: return all;  // of no length
+    case Operation::send: return input ? all : none;
+    case Operation::receive: return input ? none : all;
+    default: return all;
+  }
+}
+
+Plan sliced(Plan plan, int slices) {
+  if (slices == 1) return plan;
+  CHECK(plan.request.slices == 1, "a plan is sliced once");
+  const int rounds = plan.steps.empty() ? 0 : plan.steps.back().round + 1;
+  std::vector<std::vector<Step>> by_round(static_cast<std::size_t>(rounds + slices - 1));
+  // In a round, earlier slices first: what a pair of ranks exchanges then has one order on both sides.
+  for (int slice = 0; slice < slices; ++slice) {
+    for (Step step : plan.steps) {
+      step.round += slice;
+      step.source_chunk = step.source_chunk * slices + slice;
+      step.target_chunk = step.target_chunk * slices + slice;
+      by_round[static_cast<std::size_t>(step.round)].push_back(step);
+    }
+  }
+  std::vector<Step> steps;
+  for (const auto& round : by_round) steps.insert(steps.end(), round.begin(), round.end());
+  plan.steps = std::move(steps);
+  plan.request.slices = slices;
+  plan.scratch_chunks *= slices;
+  return plan;
+}
+
+Result<const Algorithm*> find_algorithm(Operation operation, std::string_view name) {
+  std::vector<std::string_view> names;
+  for (const Algorithm& algorithm : algorithms()) {
+    if (algorithm.operation != operation) continue;
+    if (algorithm.name == name) return &algorithm;
+    names.push_back(algorithm.name);
+  }
+  return fail(ErrorCode::usage, "{} has no algorithm {}; it has {}", name_of(operation), name,
+              fmt::join(names, ", "));
+}
+
+}  // namespace diji::collective

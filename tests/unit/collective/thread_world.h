@@ -1,0 +1,60 @@
+// Ranks as threads over one mapping: the code that processes run, in one address space, where sanitizers see
+// all of it.
+#pragma once
+
+#include "base/check.h"
+#include "collective/communicator.h"
+#include "collective/shm_transport.h"
+
+#include <unistd.h>
+
+#include <functional>
+#include <memory>
+#include <thread>
+#include <vector>
+
+namespace diji::collective {
+
+class ThreadWorld {
+ public:
+  explicit ThreadWorld(int world, CommunicatorOptions options = {})
+      : world_(world), options_(std::move(options)) {
+    segment_ = HostSegment::create(SegmentShape::for_ranks(world), 7).value();
+  }
+
+  HostSegment& segment() { return *segment_; }
+  Group group(int rank) {
+    Group group{.id = 7, .rank = rank, .segment = segment_};
+    std::vector<int> locals;
+    for (int other = 0; other < world_; ++other) {
+      group.members.push_back({.host = "here", .pid = getpid(), .local = other});
+      locals.push_back(other);
+    }
+    const auto no_regions = [](int, int) -> Result<std::span<const std::byte>> {
+      return fail(ErrorCode::usage, "no memory is registered");
+    };
+    const auto transport = std::make_shared<ShmTransport>(segment_, rank, locals, no_regions);
+    for (int other = 0; other < world_; ++other) group.links.push_back(other == rank ? nullptr : transport);
+    return group;
+  }
+
+  /// body(communicator) on a thread for each rank.
+  void run(const std::function<void(Communicator&)>& body) {
+    std::vector<std::thread> threads;
+    for (int rank = 0; rank < world_; ++rank) {
+      threads.emplace_back([this, rank, &body] {
+        const auto communicator = Communicator::create(group(rank), options_);
+        CHECK(communicator.has_value(), "a communicator of threads");
+        body(**communicator);
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+  }
+
+ private:
+  int world_;
+  CommunicatorOptions options_;
+  std::shared_ptr<HostSegment> segment_;
+};
+
+}  // namespace diji::collective
