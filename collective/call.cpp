@@ -247,7 +247,7 @@ Result<Regions> CallMemory::lay_out(const Call& call, const PreparedPlan& prepar
 
   // Partial results lie in the output where its elements are of their type and it has every chunk that is
   // reduced here.
-  if (prepared.partial_within_output() && partial_type == call.type) {
+  if (prepared.partial_may_be_output(in_place) && partial_type == call.type) {
     partial = {output.data, partial_type, chunks_[1], {}};
   } else if (plan.uses_partial) {
     partial_.resize(static_cast<std::size_t>(vector * bytes_of(partial_type)));

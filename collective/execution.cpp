@@ -18,7 +18,10 @@ bool receives(Action action) {
 
 }  // namespace
 
-PreparedPlan::PreparedPlan(Plan plan) : plan_(std::move(plan)) {
+PreparedPlan::PreparedPlan(Plan plan)
+    : plan_(std::move(plan)),
+      apart_(collective::partial_may_be_output(plan_, false)),
+      in_place_too_(collective::partial_may_be_output(plan_, true)) {
   int round = -1;
   for (const Step& step : plan_.steps) {
     if (rounds_.empty() || step.round != round) {
@@ -38,15 +41,6 @@ PreparedPlan::PreparedPlan(Plan plan) : plan_(std::move(plan)) {
       to.sends.push_back({step.source, step.source_chunk, {step.peer}});
     }
   }
-}
-
-bool PreparedPlan::partial_within_output() const {
-  const ChunkRange output = chunks_at(Place::output, plan_);
-  return std::ranges::all_of(plan_.steps, [&](const Step& step) {
-    const bool reads = step.action != Action::receive && step.source == Place::partial;
-    const bool writes = step.action != Action::send && step.target == Place::partial;
-    return (!reads || output.contains(step.source_chunk)) && (!writes || output.contains(step.target_chunk));
-  });
 }
 
 Execution::Execution(const PreparedPlan& plan, const Regions& regions, Arithmetic arithmetic, CallTag tag,

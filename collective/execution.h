@@ -35,8 +35,8 @@ class PreparedPlan {
  public:
   explicit PreparedPlan(Plan plan);
   const Plan& plan() const { return plan_; }
-  /// Every chunk that is reduced at this rank is one of its output's.
-  bool partial_within_output() const;
+  /// partial_may_be_output
+  bool partial_may_be_output(bool in_place) const { return in_place ? in_place_too_ : apart_; }
 
  private:
   friend class Execution;
@@ -51,6 +51,8 @@ class PreparedPlan {
     std::vector<Step> locals;
   };
   Plan plan_;
+  bool apart_;
+  bool in_place_too_;
   std::vector<Round> rounds_;
 };
 

@@ -31,6 +31,24 @@ ChunkRange chunks_at(Place place, const Plan& plan) {
   }
 }
 
+bool partial_may_be_output(const Plan& plan, bool in_place) {
+  const ChunkRange output = chunks_at(Place::output, plan);
+  std::vector<int> input_sent_in(static_cast<std::size_t>(plan.chunks()), -1);  // round
+  for (const Step& step : plan.steps) {
+    if (step.action != Action::send || step.source != Place::input) continue;
+    int& last = input_sent_in[static_cast<std::size_t>(step.source_chunk)];
+    last = std::max(last, step.round);
+  }
+  return std::ranges::all_of(plan.steps, [&](const Step& step) {
+    const bool reads = step.action != Action::receive && step.source == Place::partial;
+    const bool writes = step.action != Action::send && step.target == Place::partial;
+    if (reads && !output.contains(step.source_chunk)) return false;
+    if (!writes) return true;
+    return output.contains(step.target_chunk) &&
+           !(in_place && input_sent_in[static_cast<std::size_t>(step.target_chunk)] >= step.round);
+  });
+}
+
 Plan sliced(Plan plan, int slices) {
   if (slices == 1) return plan;
   CHECK(plan.request.slices == 1, "a plan is sliced once");

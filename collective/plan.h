@@ -110,6 +110,10 @@ struct Algorithm {
   double (*cost_us)(const PlanRequest& request, double bytes, const CostModel& model) = nullptr;
 };
 
+/// Whether a rank may keep partial results in its output: each chunk that it reduces is one of its output's,
+/// and, where output is input too, none of them is sent from input in the round in which it is reduced.
+bool partial_may_be_output(const Plan& plan, bool in_place);
+
 /// Every chunk of the plan for one slice becomes `slices` chunks that follow each other one round behind:
 /// while the first is reduced the second is on its way. `plan` is made for one slice.
 Plan sliced(Plan plan, int slices);
