@@ -90,8 +90,10 @@ Result<void> Communicator::start() {
     if (other == rank() || member.local < 0 || member.pid == getpid()) continue;
     TRY(group_.watcher->watch(member.pid, [segment = group_.segment, member, other, reporter = rank()] {
       Board& dead = segment->board(member.local);
-      std::uint32_t present = Board::kPresent;
-      if (!dead.state.compare_exchange_strong(present, Board::kDead)) return;  // it had left properly
+      std::uint32_t state = dead.state.load(std::memory_order_acquire);
+      while (state != Board::kFinished && !dead.state.compare_exchange_weak(state, Board::kDead)) {
+      }
+      if (state == Board::kFinished) return;  // it had left properly
       Error error;
       error.code = ErrorCode::peer_lost;
       error.peer.rank = other;

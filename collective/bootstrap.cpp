@@ -1,0 +1,189 @@
+// The environment, the introduction, and the first segment.
+#include "collective/bootstrap.h"
+
+#include "base/reader.h"
+#include "collective/descriptor_server.h"
+#include "collective/rendezvous.h"
+#include "collective/shm_transport.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cstdlib>
+#include <fstream>
+#include <optional>
+#include <sstream>
+#include <string_view>
+
+namespace diji::collective {
+namespace {
+
+std::optional<std::string> variable(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr || *value == '\0' ? std::nullopt : std::optional<std::string>(value);
+}
+
+Result<int> number_of(const char* name) {
+  const auto text = variable(name);
+  if (!text) return fail(ErrorCode::usage, "{} is not set, though other variables of the launcher are", name);
+  int number = 0;
+  const auto [end, problem] = std::from_chars(text->data(), text->data() + text->size(), number);
+  if (problem != std::errc() || end != text->data() + text->size() || number < 0) {
+    return fail(ErrorCode::usage, "{}={} is no number of 0 or more", name, *text);
+  }
+  return number;
+}
+
+std::string first_line_of(const char* path) {
+  std::ifstream stream(path);
+  std::string line;
+  std::getline(stream, line);
+  return line;
+}
+
+// Abstract sockets belong to a network namespace: two containers of one machine that do not share it are two
+// hosts.
+std::string host_key() {
+  if (const auto given = variable("DIJI_HOST_ID")) return *given;
+  struct stat space{};
+  const bool known = stat("/proc/self/ns/net", &space) == 0;
+  return fmt::format("{}/{}", first_line_of("/proc/sys/kernel/random/boot_id"), known ? space.st_ino : 0);
+}
+
+Result<std::string> token_from(const std::string& path) {
+  struct stat status{};
+  if (stat(path.c_str(), &status) != 0)
+    return fail(ErrorCode::not_found, "DIJI_TOKEN_FILE={}: no such file", path);
+  if ((status.st_mode & (S_IRWXG | S_IRWXO)) != 0 || status.st_uid != geteuid()) {
+    return fail(ErrorCode::usage, "DIJI_TOKEN_FILE={}: others may read it; make it yours alone (chmod 600)",
+                path);
+  }
+  std::string token = first_line_of(path.c_str());
+  if (token.empty()) return fail(ErrorCode::usage, "DIJI_TOKEN_FILE={} is empty", path);
+  return token;
+}
+
+// What each rank says of itself, as lines; order and number are fixed, versions are compared before.
+struct Words {
+  std::string host_key;
+  std::string host_name;
+  int pid = 0;
+  std::string server;
+
+  std::string text() const { return fmt::format("{}\n{}\n{}\n{}\n", host_key, host_name, pid, server); }
+  static Result<Words> parse(int rank, const std::string& text) {
+    std::istringstream lines(text);
+    Words words;
+    std::string pid;
+    std::getline(lines, words.host_key);
+    std::getline(lines, words.host_name);
+    std::getline(lines, pid);
+    std::getline(lines, words.server);
+    if (!lines || std::from_chars(pid.data(), pid.data() + pid.size(), words.pid).ec != std::errc()) {
+      return fail(ErrorCode::corrupted, "rank {} introduced itself with something else than four lines",
+                  rank);
+    }
+    return words;
+  }
+};
+
+std::string host_name() {
+  char name[256] = {};
+  return gethostname(name, sizeof(name) - 1) == 0 ? name : "this host";
+}
+
+}  // namespace
+
+Result<Identity> identity_from_environment() {
+  Identity identity;
+  identity.host = host_key();
+  if (const auto seconds = variable("DIJI_TIMEOUT")) {
+    char* end = nullptr;
+    const double value = std::strtod(seconds->c_str(), &end);
+    if (*end != '\0' || !(value > 0) || value > 1e6)
+      return fail(ErrorCode::usage, "DIJI_TIMEOUT={} is no number of seconds", *seconds);
+    identity.timeout_us = static_cast<std::int64_t>(value * 1e6);
+  }
+  if (const auto path = variable("DIJI_TOKEN_FILE")) identity.token = TRY(token_from(*path));
+  const bool torchrun =
+      !variable("DIJI_RANK") && variable("RANK") && variable("WORLD_SIZE") && variable("MASTER_ADDR");
+  if (!variable("DIJI_RANK") && !torchrun) return identity;
+  identity.source = torchrun ? "torchrun" : "diji launch";
+  identity.rank = TRY(number_of(torchrun ? "RANK" : "DIJI_RANK"));
+  identity.world = TRY(number_of(torchrun ? "WORLD_SIZE" : "DIJI_WORLD_SIZE"));
+  if (identity.world < 1 || identity.rank >= identity.world) {
+    return fail(ErrorCode::usage, "rank {} of a world of {}", identity.rank, identity.world);
+  }
+  if (torchrun) {  // its store listens at the port itself; the one after it is ours
+    identity.address = fmt::format("{}:{}", *variable("MASTER_ADDR"), TRY(number_of("MASTER_PORT")) + 1);
+  } else if (const auto address = variable("DIJI_RENDEZVOUS")) {
+    identity.address = *address;
+  } else if (identity.world > 1) {
+    return fail(ErrorCode::usage,
+                "DIJI_RENDEZVOUS is not set: the address (HOST:PORT) at which rank 0 listens");
+  }
+  return identity;
+}
+
+Result<Group> join(const Identity& identity) {
+  struct Keep {
+    std::unique_ptr<DescriptorServer> server;
+    std::shared_ptr<HostSegment> segment;
+  };
+  const auto keep = std::make_shared<Keep>();
+  keep->server = TRY(DescriptorServer::start());
+  const Words mine{identity.host, host_name(), getpid(), keep->server->address()};
+  const std::int64_t deadline_us = now_us() + identity.timeout_us;
+  const Introduction all = TRY(introduce({.rank = identity.rank,
+                                          .world = identity.world,
+                                          .address = identity.address,
+                                          .token = identity.token,
+                                          .timeout_us = identity.timeout_us},
+                                         mine.text()));
+  Group group{.id = all.id, .rank = identity.rank};
+  std::vector<int> locals(all.words.size(), -1);
+  int leader = -1;
+  int neighbours = 0;
+  std::string leader_server;
+  for (int rank = 0; rank < identity.world; ++rank) {
+    const Words words = TRY(Words::parse(rank, all.words[static_cast<std::size_t>(rank)]));
+    Member member{.host = words.host_name, .pid = words.pid};
+    if (words.host_key == identity.host) {
+      if (leader < 0) leader = rank, leader_server = words.server;
+      member.local = locals[static_cast<std::size_t>(rank)] = neighbours++;
+    }
+    group.members.push_back(std::move(member));
+  }
+  if (neighbours != identity.world) {
+    return fail(ErrorCode::unsupported, "start-up: {} of {} ranks are on other hosts",
+                identity.world - neighbours, identity.world);
+  }
+  if (leader == identity.rank) {
+    keep->segment = TRY(HostSegment::create(SegmentShape::for_ranks(neighbours), all.id));
+    keep->server->offer(all.id, keep->segment->memory()->descriptor());
+  } else {
+    const int descriptor = TRY(fetch_descriptor(leader_server, all.id, deadline_us));
+    keep->segment = TRY(HostSegment::attach(TRY(SharedMemory::map(descriptor))));
+  }
+  group.segment = keep->segment;
+  group.keep = keep;
+  group.watcher = std::make_shared<Watcher>();
+  const auto regions = [](int, int) -> Result<std::span<const std::byte>> {
+    return fail(ErrorCode::usage, "no memory is registered");
+  };
+  const auto shm = std::make_shared<ShmTransport>(
+      group.segment, locals[static_cast<std::size_t>(identity.rank)], locals, regions);
+  for (int rank = 0; rank < identity.world; ++rank)
+    group.links.push_back(rank == identity.rank ? nullptr : shm);
+  return group;
+}
+
+Result<std::unique_ptr<Communicator>> communicator_of_job(CommunicatorOptions options) {
+  const Identity identity = TRY(identity_from_environment());
+  if (options.timeout_us < 0) options.timeout_us = identity.timeout_us;
+  return Communicator::create(TRY(join(identity)), std::move(options));
+}
+
+}  // namespace diji::collective

@@ -1,0 +1,35 @@
+// From what a launcher left in the environment to a communicator of all ranks.
+#pragma once
+
+#include "base/error.h"
+#include "collective/communicator.h"
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+namespace diji::collective {
+
+/// Who this process is in its job. A job of one where no launcher says otherwise.
+struct Identity {
+  int rank = 0;
+  int world = 1;
+  std::string address;  ///< of the rendezvous
+  std::string token;
+  std::string host;  ///< what tells hosts apart: DIJI_HOST_ID, else this boot and network namespace
+  std::int64_t timeout_us = 120'000'000;
+  std::string source = "alone";  ///< "diji launch", "torchrun", …
+};
+
+/// DIJI_RANK, DIJI_WORLD_SIZE, DIJI_RENDEZVOUS, DIJI_TOKEN_FILE, DIJI_TIMEOUT, DIJI_HOST_ID of `diji launch`,
+/// else RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT of torchrun. Errors: usage, naming the variable that is
+/// missing or no number; a token file that others may read is refused.
+Result<Identity> identity_from_environment();
+
+/// Meets the other ranks and shares the memory of the host with those on it.
+Result<Group> join(const Identity& identity);
+
+/// Both of the above. `options.timeout_us` below 0: the identity's.
+Result<std::unique_ptr<Communicator>> communicator_of_job(CommunicatorOptions options = {.timeout_us = -1});
+
+}  // namespace diji::collective

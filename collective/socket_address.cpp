@@ -1,0 +1,103 @@
+// getaddrinfo and the three calls after it.
+#include "collective/socket_address.h"
+
+#include "collective/liveness.h"
+
+#include <arpa/inet.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <memory>
+
+namespace diji::collective {
+namespace {
+
+using Addresses = std::unique_ptr<addrinfo, decltype(&freeaddrinfo)>;
+
+Result<Addresses> resolve(const std::string& address) {
+  const auto colon = address.rfind(':');
+  if (colon == std::string::npos || colon + 1 == address.size()) {
+    return fail(ErrorCode::usage, "'{}' is no address; HOST:PORT or [IPv6]:PORT", address);
+  }
+  std::string host = address.substr(0, colon);
+  if (host.size() > 1 && host.front() == '[' && host.back() == ']') host = host.substr(1, host.size() - 2);
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* found = nullptr;
+  const int problem = getaddrinfo(host.c_str(), address.c_str() + colon + 1, &hints, &found);
+  if (problem != 0) return fail(ErrorCode::usage, "'{}' is no address: {}", address, gai_strerror(problem));
+  return Addresses(found, &freeaddrinfo);
+}
+
+int open_socket(const addrinfo& address) {
+  return socket(address.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+}
+
+}  // namespace
+
+Result<int> listen_at(const std::string& address) {
+  const Addresses addresses = TRY(resolve(address));
+  const int listener = open_socket(*addresses);
+  const int on = 1;
+  setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+  if (listener < 0 || bind(listener, addresses->ai_addr, addresses->ai_addrlen) != 0 ||
+      listen(listener, SOMAXCONN) != 0) {
+    const int reason = errno;
+    if (listener >= 0) close(listener);
+    return fail(ErrorCode::io, "listening at {}: {}", address, std::strerror(reason));
+  }
+  return listener;
+}
+
+Result<int> connect_to(const std::string& address, std::int64_t deadline_us) {
+  const Addresses addresses = TRY(resolve(address));
+  for (const addrinfo* one = addresses.get(); one != nullptr; one = one->ai_next) {
+    const int client = open_socket(*one);
+    if (client < 0) continue;
+    const int on = 1;
+    setsockopt(client, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    int problem = connect(client, one->ai_addr, one->ai_addrlen) == 0 ? 0 : errno;
+    if (problem == EINPROGRESS) {
+      pollfd ready{client, POLLOUT, 0};
+      const std::int64_t wait_ms = std::max<std::int64_t>((deadline_us - now_us()) / 1000, 1);
+      socklen_t length = sizeof problem;
+      if (poll(&ready, 1, static_cast<int>(wait_ms)) > 0)
+        getsockopt(client, SOL_SOCKET, SO_ERROR, &problem, &length);
+    }
+    if (problem == 0) return client;
+    close(client);
+  }
+  return -1;
+}
+
+Result<bool> is_loopback(const std::string& address) {
+  const Addresses addresses = TRY(resolve(address));
+  for (const addrinfo* one = addresses.get(); one != nullptr; one = one->ai_next) {
+    if (one->ai_family == AF_INET) {
+      const auto* v4 = reinterpret_cast<const sockaddr_in*>(one->ai_addr);
+      if (ntohl(v4->sin_addr.s_addr) >> 24 != 127) return false;
+    } else {
+      const auto* v6 = reinterpret_cast<const sockaddr_in6*>(one->ai_addr);
+      if (!IN6_IS_ADDR_LOOPBACK(&v6->sin6_addr)) return false;
+    }
+  }
+  return true;
+}
+
+Result<std::string> free_loopback_address() {
+  const int listener = TRY(listen_at("127.0.0.1:0"));
+  sockaddr_in address{};
+  socklen_t length = sizeof address;
+  getsockname(listener, reinterpret_cast<sockaddr*>(&address), &length);
+  close(listener);
+  return fmt::format("127.0.0.1:{}", ntohs(address.sin_port));
+}
+
+}  // namespace diji::collective

@@ -1,0 +1,20 @@
+// Names of sockets: HOST:PORT with IPv4, IPv6 or a host's name.
+#pragma once
+
+#include "base/error.h"
+
+#include <cstdint>
+#include <string>
+
+namespace diji::collective {
+
+/// Listens; the descriptor does not block. Errors: usage (no such address), io (in use, not ours).
+Result<int> listen_at(const std::string& address);
+/// A connected socket that does not block, or -1 where nobody listens there yet. Errors: usage.
+Result<int> connect_to(const std::string& address, std::int64_t deadline_us);
+/// Whether only this host can reach the address. Errors: usage.
+Result<bool> is_loopback(const std::string& address);
+/// "127.0.0.1:41234": a free port of the loopback interface, as of now.
+Result<std::string> free_loopback_address();
+
+}  // namespace diji::collective
