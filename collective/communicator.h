@@ -36,6 +36,7 @@ struct Group {
   std::shared_ptr<HostSegment> segment;           ///< of the ranks of this host
   std::vector<std::shared_ptr<Transport>> links;  ///< by rank; null for this one
   std::shared_ptr<Watcher> watcher;               ///< null: somebody else says who died
+  std::shared_ptr<void> keep;  ///< what must live as long as the group: servers of start-up
   int world() const { return static_cast<int>(members.size()); }
 };
 
