@@ -113,6 +113,16 @@ Communicator::~Communicator() {
   group_.segment->ring_all();
 }
 
+std::string Communicator::transports() const {
+  std::vector<std::string_view> names;
+  for (const Transport* link : links_) {
+    if (link != nullptr && std::ranges::find(names, link->name()) == names.end())
+      names.push_back(link->name());
+  }
+  std::ranges::sort(names);
+  return fmt::format("{}", fmt::join(names, "+"));
+}
+
 std::string Communicator::who(int rank) const {
   const Member& member = group_.members[static_cast<std::size_t>(rank)];
   return fmt::format("rank {} on {} (pid {})", rank, member.host, member.pid);

@@ -72,6 +72,8 @@ class Communicator {
   /// Ends whatever any rank does here with `aborted`; returns at once.
   void abort(const std::string& why);
   std::uint32_t calls() const { return sequence_; }
+  /// "shm", "tcp", "shm+tcp"
+  std::string transports() const;
 
  private:
   using PlanKey = std::tuple<const Algorithm*, int, int>;  ///< algorithm, slices, root

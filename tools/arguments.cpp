@@ -113,7 +113,21 @@ Result<std::size_t> find_choice(std::string_view what, std::string_view value,
               did_you_mean(value, names));
 }
 
-Result<Arguments> Arguments::parse(const Verb& verb, std::span<const std::string> words) {
+std::size_t own_words(const Verb& verb, std::span<const std::string> words) {
+  if (!verb.passes_rest) return words.size();
+  const std::vector<OptionDef> options = options_of(verb);
+  std::size_t at = 0;
+  while (at < words.size() && words[at].starts_with('-') && words[at] != "--") {
+    const auto option = std::ranges::find(options, words[at], &OptionDef::name);
+    at += option != options.end() && !option->value.empty() ? 2 : 1;
+  }
+  return std::min(at, words.size());
+}
+
+Result<Arguments> Arguments::parse(const Verb& verb, std::span<const std::string> all_words) {
+  const std::span<const std::string> words = all_words.first(own_words(verb, all_words));
+  std::span<const std::string> rest = all_words.subspan(words.size());
+  if (!rest.empty() && rest[0] == "--") rest = rest.subspan(1);
   TRY(refuse_values_of_switches(verb, words));
   CLI::App app;
   app.set_help_flag();  // help is printed from the table, before parsing
@@ -145,6 +159,7 @@ Result<Arguments> Arguments::parse(const Verb& verb, std::span<const std::string
     if (holder.count > 0) holder.values.assign(1, "yes");
     arguments.values_.emplace(holder.option.name, std::move(holder.values));
   }
+  arguments.operands_.insert(arguments.operands_.end(), rest.begin(), rest.end());
   TRY(check_operands(verb, arguments.operands_));
   return arguments;
 }

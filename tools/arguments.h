@@ -43,6 +43,10 @@ class Arguments {
   std::vector<std::string> operands_;
 };
 
+/// How many of `words` are the verb's own: all, or of one that passes the rest, those before the first
+/// operand.
+std::size_t own_words(const Verb& verb, std::span<const std::string> words);
+
 /// `value` among `choices`, else a usage error that lists them. `what` names the thing: "--log-level".
 Result<std::size_t> find_choice(std::string_view what, std::string_view value,
                                 std::span<const std::string_view> choices);

@@ -3,6 +3,7 @@
 #include "base/log.h"
 #include "ops/catalog.h"
 #include "tools/bench_cases.h"
+#include "tools/bench_collective.h"
 #include "tools/output.h"
 
 #include <fnmatch.h>
@@ -15,7 +16,7 @@
 namespace diji::tools {
 namespace {
 
-constexpr std::array kOptions = {
+constexpr std::array kOwnOptions = {
     OptionDef{"--size", "M,N,K", "of gemm: rows, columns, depth (default: four sizes)", true},
     OptionDef{"--op", "GLOB", "of op: the operators whose name matches, such as 'reduce_*' (default: all)"},
     OptionDef{"--dtype", "D", "of gemm and op (default: f32)"},
@@ -31,6 +32,12 @@ constexpr std::array kOptions = {
     OptionDef{"--save", "FILE", "write the JSON document there"},
     OptionDef{"--format", "table|json|csv|md", "how rows are printed (default: table)"},
 };
+
+constexpr auto kOptions = [] {
+  std::array<OptionDef, kOwnOptions.size() + kCollectiveOptions.size()> options;
+  std::ranges::copy(kCollectiveOptions, std::ranges::copy(kOwnOptions, options.begin()).out);
+  return options;
+}();
 
 constexpr std::array<std::string_view, 3> kKinds = {"model", "gemm", "op"};
 constexpr std::array<std::string_view, 4> kFormats = {"table", "json", "csv", "md"};
@@ -163,6 +170,8 @@ int tell(const std::vector<BenchRow>& rows) {
 }
 
 Result<int> run(Context& context, const Arguments& arguments) {
+  if (arguments.operands()[0] == "collective")
+    return bench_collective(arguments, std::span(arguments.operands()).subspan(1), context.json());
   const std::size_t kind = TRY(find_choice("bench", arguments.operands()[0], kKinds));
   TRY(check_options(arguments, kind));
   const std::size_t chosen = TRY(arguments.choice("--format", kFormats, context.json() ? 1 : 0));
@@ -208,7 +217,7 @@ constexpr Verb kBenchVerb = {
         "how fast models, products of matrices and operators are: medians of blocks, their spread, and "
         "the share of what this machine can do (multiply-adds at their peak, bytes at the rate of a copy)",
     .example = "bench model model.onnx --dim batch=4 --rounds 3 --against peers",
-    .operands = {"model MODEL...|gemm|op",
+    .operands = {"model MODEL...|gemm|op|collective OP",
                  "what to measure: whole calls of models, the kernels of matmul, "
                  "the kernels of every operator on 1024 x 1024 or its largest sample",
                  1, Operands::kAnyCount},

@@ -15,9 +15,9 @@
 namespace diji::tools {
 namespace {
 
-constexpr std::array kVerbs = {&kCheckVerb,    &kDevicesVerb, &kRunVerb,   &kCompileVerb,
-                               &kCoverageVerb, &kVerifyVerb,  &kCacheVerb, &kBenchVerb,
-                               &kOpVerb,       &kPluginVerb,  &kDocsVerb};
+constexpr std::array kVerbs = {&kCheckVerb,  &kDevicesVerb, &kRunVerb,   &kCompileVerb, &kCoverageVerb,
+                               &kVerifyVerb, &kCacheVerb,   &kBenchVerb, &kLaunchVerb,  &kRanksVerb,
+                               &kOpVerb,     &kPluginVerb,  &kDocsVerb};
 
 bool asks_for(std::span<const std::string> words, std::string_view option) {
   const auto end = std::ranges::find(words, "--");
@@ -56,7 +56,8 @@ Result<int> run_verb(std::span<const std::string> words) {
     return 0;
   }
   const Verb* verb = TRY(find_verb(first));
-  if (asks_for(words, "--help") || asks_for(words, "-h")) {
+  const auto own = words.subspan(1, own_words(*verb, words.subspan(1)));
+  if (asks_for(own, "--help") || asks_for(own, "-h")) {
     print("{}", help_of(*verb));
     return 0;
   }
@@ -70,7 +71,9 @@ int run_command(std::span<const std::string> words) {
     print_aside("{}", general_help());
     return exit_code(ErrorCode::usage);
   }
-  const bool json = asks_for(words, "--json");
+  const auto verb = find_verb(words[0]);
+  const std::span<const std::string> all(words);
+  const bool json = asks_for(verb ? all.subspan(1, own_words(**verb, all.subspan(1))) : all, "--json");
   auto code = with_host_memory([&] { return run_verb(words); });
   const int result = code ? *code : report(code.error(), json);
   // A full disk behind stdout must not look like success.

@@ -40,6 +40,8 @@ struct Verb {
   /// The exit code where the job ran; an Error where it could not.
   Result<int> (*run)(Context& context, const Arguments& arguments) = nullptr;
   bool hidden = false;
+  bool passes_rest =
+      false;  ///< the words from the first operand on are another command's, whatever they look like
 };
 
 inline constexpr std::array kCommonOptions = {
@@ -68,6 +70,8 @@ extern const Verb kCoverageVerb;
 extern const Verb kVerifyVerb;
 extern const Verb kCacheVerb;
 extern const Verb kBenchVerb;
+extern const Verb kLaunchVerb;
+extern const Verb kRanksVerb;
 extern const Verb kOpVerb;
 extern const Verb kPluginVerb;
 extern const Verb kDocsVerb;

@@ -1,0 +1,31 @@
+// `diji bench collective`: how long an operation of all ranks takes, and whether it is right.
+#pragma once
+
+#include "base/error.h"
+#include "tools/arguments.h"
+
+#include <array>
+
+namespace diji::tools {
+
+/// Of `bench collective` only.
+inline constexpr std::array kCollectiveOptions = {
+    OptionDef{"--bytes", "N", "of collective: one size of the whole vector"},
+    OptionDef{"--sizes", "FROM:TO", "of collective: sizes that double (default: 8:64M)"},
+    OptionDef{"--redop", "R",
+              "of collective: sum, avg, prod, min, max, premul-sum, band, bor, bxor, land, lor, lxor"},
+    OptionDef{"--root", "RANK", "of collective: of broadcast, reduce, gather, scatter (default: 0)"},
+    OptionDef{"--in-place", "", "of collective: input and output are one buffer"},
+    OptionDef{"--algorithm", "NAME", "of collective: this plan, whatever the tuner says"},
+    OptionDef{"--exact", "", "of collective: the left fold in rank order"},
+    OptionDef{"--check", "",
+              "of collective: compare every output with the reference; exit code 1 where one differs"},
+    OptionDef{"--warmup", "N", "of collective: calls before the timed ones (default: 5)"},
+    OptionDef{"--iters", "N", "of collective: timed iterations"},
+    OptionDef{"--seconds", "S", "of collective: time for one size (default: 0.25)"},
+};
+
+/// `operands` are those after "collective". Rank 0 prints.
+Result<int> bench_collective(const Arguments& arguments, std::span<const std::string> operands, bool json);
+
+}  // namespace diji::tools

@@ -1,0 +1,49 @@
+// `diji launch`: N ranks of a program on this machine.
+#include "tools/context.h"
+#include "tools/launched_ranks.h"
+#include "tools/output.h"
+
+#include <array>
+
+namespace diji::tools {
+namespace {
+
+constexpr std::int64_t kRanksMax = 1024;
+
+constexpr std::array kOptions = {
+    OptionDef{"-n", "N", "how many ranks"},
+    OptionDef{"--timeout", "S",
+              "seconds after which a collective that waits ends with an error (default: 120)"},
+    OptionDef{"--tag", "", "print '[RANK] ' before each line of a rank's stdout"},
+};
+
+Result<int> run(Context&, const Arguments& arguments) {
+  if (!arguments.has("-n")) return fail(ErrorCode::usage, "diji launch needs -n N, the number of ranks");
+  LaunchOptions options;
+  options.ranks = static_cast<int>(TRY(arguments.integer("-n", 1, 1, kRanksMax)));
+  options.timeout_s = TRY(arguments.real("--timeout", options.timeout_s));
+  if (options.timeout_s <= 0) return fail(ErrorCode::usage, "--timeout: {} is no time", options.timeout_s);
+  options.tag = arguments.has("--tag");
+  options.command = arguments.operands();
+  const auto job = TRY(LaunchedRanks::start(options));
+  const int code = job->wait();
+  if (job->lost_a_rank()) {
+    for (const std::string& line : job->report()) print_aside("diji launch: {}\n", line);
+  }
+  return code;
+}
+
+}  // namespace
+
+constexpr Verb kLaunchVerb = {
+    .name = "launch",
+    .summary = "start N ranks of a program on this machine, and end them together",
+    .example = "launch -n 2 diji bench collective all_reduce --sizes 8:64K",
+    .operands = {"CMD...", "the program and its words; from here on all words are its own", 1,
+                 Operands::kAnyCount},
+    .options = kOptions,
+    .run = run,
+    .passes_rest = true,
+};
+
+}  // namespace diji::tools

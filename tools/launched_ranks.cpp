@@ -1,0 +1,226 @@
+// fork, exec, pidfds and a signalfd in one poll loop.
+#include "tools/launched_ranks.h"
+
+#include "base/files.h"
+#include "collective/socket_address.h"
+#include "tools/output.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/prctl.h>
+#include <sys/random.h>
+#include <sys/signalfd.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+
+namespace diji::tools {
+namespace {
+
+// Survivors notice a death within a second and have that long to say so and to end by themselves.
+constexpr auto kGrace = std::chrono::seconds(10);
+
+Result<std::string> private_folder() {
+  std::string pattern = (std::filesystem::temp_directory_path() / "diji-launch-XXXXXX").string();
+  if (mkdtemp(pattern.data()) == nullptr) return fail(ErrorCode::io, "{}: {}", pattern, std::strerror(errno));
+  return pattern;
+}
+
+Result<void> write_token(const std::string& path) {
+  std::array<unsigned char, 16> random{};
+  if (getrandom(random.data(), random.size(), 0) != std::ssize(random))
+    return fail(ErrorCode::io, "no random numbers");
+  std::string token;
+  for (const unsigned char byte : random) token += fmt::format("{:02x}", byte);
+  const int file = open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, S_IRUSR | S_IWUSR);
+  token += '\n';
+  const bool written = file >= 0 && write(file, token.data(), token.size()) == std::ssize(token);
+  if (file >= 0) close(file);
+  if (!written) return fail(ErrorCode::io, "{}: {}", path, std::strerror(errno));
+  return {};
+}
+
+std::string ending(int status) {
+  if (WIFSIGNALED(status))
+    return fmt::format("killed by signal {} ({})", WTERMSIG(status), strsignal(WTERMSIG(status)));
+  return fmt::format("exit code {}", WEXITSTATUS(status));
+}
+
+}  // namespace
+
+Result<std::unique_ptr<LaunchedRanks>> LaunchedRanks::start(const LaunchOptions& options) {
+  std::unique_ptr<LaunchedRanks> job(new LaunchedRanks);
+  job->tag_ = options.tag;
+  job->folder_ = TRY(private_folder());
+  TRY(write_token(job->folder_ + "/token"));
+  job->address_ = TRY(collective::free_loopback_address());
+  sigset_t signals;
+  sigemptyset(&signals);
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) sigaddset(&signals, signal);
+  sigprocmask(SIG_BLOCK, &signals, nullptr);
+  job->signals_ = signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
+  job->ranks_.resize(static_cast<std::size_t>(options.ranks));
+  for (int rank = 0; rank < options.ranks; ++rank) {
+    const auto spawned = job->spawn(options, rank);
+    if (spawned) continue;
+    job->kill_all(SIGKILL);
+    return std::unexpected(spawned.error());
+  }
+  return job;
+}
+
+// The child tells through a pipe that closes with exec why there was none.
+Result<void> LaunchedRanks::spawn(const LaunchOptions& options, int rank) {
+  Rank& child = ranks_[static_cast<std::size_t>(rank)];
+  std::array<int, 2> output = {-1, -1};
+  std::array<int, 2> problem = {-1, -1};
+  if (pipe2(problem.data(), O_CLOEXEC) != 0 || (options.tag && pipe2(output.data(), O_CLOEXEC) != 0)) {
+    return fail(ErrorCode::io, "a pipe to rank {}: {}", rank, std::strerror(errno));
+  }
+  const pid_t launcher = getpid();
+  child.pid = fork();
+  if (child.pid < 0) return fail(ErrorCode::io, "a process for rank {}: {}", rank, std::strerror(errno));
+  if (child.pid == 0) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != launcher) _exit(1);
+    sigset_t none;
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, nullptr);
+    if (options.tag) dup2(output[1], STDOUT_FILENO);
+    setenv("DIJI_RANK", std::to_string(rank).c_str(), 1);
+    setenv("DIJI_LOCAL_RANK", std::to_string(rank).c_str(), 1);
+    setenv("DIJI_WORLD_SIZE", std::to_string(options.ranks).c_str(), 1);
+    setenv("DIJI_RENDEZVOUS", address_.c_str(), 1);
+    setenv("DIJI_TOKEN_FILE", (folder_ + "/token").c_str(), 1);
+    setenv("DIJI_TIMEOUT", fmt::format("{}", options.timeout_s).c_str(), 1);
+    std::vector<char*> words;
+    for (const std::string& word : options.command) words.push_back(const_cast<char*>(word.c_str()));
+    words.push_back(nullptr);
+    execvp(words[0], words.data());
+    const int why = errno;
+    static_cast<void>(!write(problem[1], &why, sizeof why));
+    _exit(127);
+  }
+  close(problem[1]);
+  if (options.tag) {
+    close(output[1]);
+    child.output = output[0];
+    fcntl(child.output, F_SETFL, O_NONBLOCK);
+  }
+  child.watch = static_cast<int>(syscall(SYS_pidfd_open, child.pid, 0));
+  int why = 0;
+  const bool failed = read(problem[0], &why, sizeof why) == sizeof why;
+  close(problem[0]);
+  if (failed) return fail(ErrorCode::not_found, "{}: {}", options.command[0], std::strerror(why));
+  return {};
+}
+
+LaunchedRanks::~LaunchedRanks() {
+  kill_all(SIGKILL);
+  for (Rank& rank : ranks_) {
+    if (rank.pid > 0 && !rank.ended) waitpid(rank.pid, nullptr, 0);
+    for (const int descriptor : {rank.watch, rank.output}) {
+      if (descriptor >= 0) close(descriptor);
+    }
+  }
+  if (signals_ >= 0) close(signals_);
+  std::error_code ignored;
+  if (!folder_.empty()) std::filesystem::remove_all(folder_, ignored);
+}
+
+void LaunchedRanks::kill_all(int signal) {
+  for (const Rank& rank : ranks_) {
+    if (rank.pid > 0 && !rank.ended) kill(rank.pid, signal);
+  }
+}
+
+int LaunchedRanks::wait() {
+  while (std::ranges::any_of(ranks_, [](const Rank& rank) { return !rank.ended; })) {
+    std::vector<pollfd> descriptors = {{signals_, POLLIN, 0}};
+    for (const Rank& rank : ranks_) {
+      descriptors.push_back({rank.ended ? -1 : rank.watch, POLLIN, 0});
+      descriptors.push_back({rank.ended ? -1 : rank.output, POLLIN, 0});
+    }
+    poll(descriptors.data(), descriptors.size(), 1000);
+    signalfd_siginfo signal{};
+    if (read(signals_, &signal, sizeof signal) == sizeof signal) {
+      interrupted_ = static_cast<int>(signal.ssi_signo);
+      kill_all(interrupted_);
+      end_all_at_ = std::min(end_all_at_, std::chrono::steady_clock::now() + kGrace);
+    }
+    for (std::size_t i = 0; i < ranks_.size(); ++i) {
+      read_lines(ranks_[i], i, false);
+      if (descriptors[2 * i + 1].revents != 0) {
+        reap(ranks_[i]);
+        read_lines(ranks_[i], i, true);
+      }
+    }
+    if (std::chrono::steady_clock::now() > end_all_at_) kill_all(SIGKILL);
+  }
+  if (interrupted_ != 0) return 128 + interrupted_;
+  int first = 0;
+  for (const Rank& rank : ranks_) {
+    const int code = WIFEXITED(rank.status) ? WEXITSTATUS(rank.status) : 0;
+    if (code == exit_code(ErrorCode::deadline)) lost_ = true;
+    if (first == 0) first = code;
+  }
+  return lost_ ? exit_code(ErrorCode::peer_lost) : first;
+}
+
+void LaunchedRanks::reap(Rank& rank) {
+  if (waitpid(rank.pid, &rank.status, WNOHANG) != rank.pid) return;
+  rank.ended = true;
+  const bool bad = !WIFEXITED(rank.status) || WEXITSTATUS(rank.status) == exit_code(ErrorCode::peer_lost);
+  if (bad && !std::exchange(lost_, true) && interrupted_ == 0) {
+    look_inside();
+    end_all_at_ = std::chrono::steady_clock::now() + kGrace;
+  }
+}
+
+// What each was doing, while somebody who still holds their memory is alive.
+void LaunchedRanks::look_inside() {
+  for (const Rank& alive : ranks_) {
+    if (alive.ended) continue;
+    const auto segments = collective::segments_of_process(alive.pid);
+    if (!segments) continue;
+    for (const collective::RankStatus& status : collective::status_of(*segments->front()).ranks) {
+      const auto rank = std::ranges::find(ranks_, status.pid, &Rank::pid);
+      if (rank != ranks_.end()) rank->last = collective::text_of(status);
+    }
+    return;
+  }
+}
+
+void LaunchedRanks::read_lines(Rank& rank, std::size_t number, bool to_the_end) {
+  if (rank.output < 0) return;
+  std::array<char, 65536> bytes;
+  for (ssize_t count = 0; (count = read(rank.output, bytes.data(), bytes.size())) > 0;) {
+    rank.line.append(bytes.data(), static_cast<std::size_t>(count));
+    for (std::size_t end = 0; (end = rank.line.find('\n')) != std::string::npos;
+         rank.line.erase(0, end + 1)) {
+      print("[{}] {}\n", number, rank.line.substr(0, end));
+    }
+  }
+  if (to_the_end && !rank.line.empty()) print("[{}] {}\n", number, std::exchange(rank.line, ""));
+  std::fflush(stdout);
+}
+
+std::vector<std::string> LaunchedRanks::report() const {
+  std::vector<std::string> lines;
+  for (std::size_t i = 0; i < ranks_.size(); ++i) {
+    lines.push_back(fmt::format("rank {} (pid {}): {}{}{}", i, ranks_[i].pid, ending(ranks_[i].status),
+                                ranks_[i].last.empty() ? "" : "; ", ranks_[i].last));
+  }
+  return lines;
+}
+
+}  // namespace diji::tools
