@@ -5,7 +5,9 @@
 #include "base/error.h"
 #include "collective/plan.h"
 
+#include <cstdint>
 #include <span>
+#include <vector>
 
 namespace diji::collective {
 

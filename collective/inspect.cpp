@@ -27,7 +27,8 @@ CommunicatorStatus status_of(const HostSegment& segment) {
     rank.calls = board.recorder.all();
     status.ranks.push_back(std::move(rank));
   }
-  std::erase_if(status.ranks, [](const RankStatus& rank) { return rank.rank < 0; });  // they have not attached yet
+  std::erase_if(status.ranks,
+                [](const RankStatus& rank) { return rank.rank < 0; });  // they have not attached yet
   std::ranges::sort(status.ranks, {}, &RankStatus::rank);
   return status;
 }
