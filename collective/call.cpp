@@ -200,6 +200,7 @@ Result<Regions> CallMemory::lay_out(const Call& call, const PreparedPlan& prepar
   const bool one_in = call.operation == Operation::all_gather || call.operation == Operation::gather;
   const bool one_out = call.operation == Operation::reduce_scatter || call.operation == Operation::scatter;
   for (auto& chunks : chunks_) chunks.assign(static_cast<std::size_t>(plan.chunks()), Extent{});
+  chunks_[2].resize(static_cast<std::size_t>(plan.chunks() * plan.partial_copies));
   const ChunkRange own_input = chunks_at(Place::input, plan);
   const ChunkRange own_output = chunks_at(Place::output, plan);
   for (int block = 0; block < plan.blocks; ++block) {
@@ -217,6 +218,12 @@ Result<Regions> CallMemory::lay_out(const Call& call, const PreparedPlan& prepar
       longest = std::max(longest, part_of({0, std::max(from.count, to.count)}, slices, slice, granule).count);
     }
     vector += to.count;
+  }
+
+  for (int chunk = plan.chunks(); chunk < plan.chunks() * plan.partial_copies; ++chunk) {
+    const Extent first = chunks_[2][static_cast<std::size_t>(chunk % plan.chunks())];
+    chunks_[2][static_cast<std::size_t>(chunk)] = {first.offset + vector * (chunk / plan.chunks()),
+                                                   first.count};
   }
 
   auto& input = regions[static_cast<std::size_t>(Place::input)];
@@ -250,7 +257,7 @@ Result<Regions> CallMemory::lay_out(const Call& call, const PreparedPlan& prepar
   if (prepared.partial_may_be_output(in_place) && partial_type == call.type) {
     partial = {output.data, partial_type, chunks_[1], {}};
   } else if (plan.uses_partial) {
-    partial_.resize(static_cast<std::size_t>(vector * bytes_of(partial_type)));
+    partial_.resize(static_cast<std::size_t>(vector * plan.partial_copies * bytes_of(partial_type)));
     partial = {partial_.data(), partial_type, chunks_[2], {}};
   } else {
     partial = {nullptr, partial_type, chunks_[2], {}};

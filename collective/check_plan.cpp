@@ -18,10 +18,10 @@ bool writes_target(Action action) { return action != Action::send; }
 // Whether a step of a fold expects a message from `peer`.
 bool expects(const Step& step, int rank, int peer) {
   if (step.action != Action::fold) return receives(step.action) && step.peer == peer;
-  return peer != rank && peer >= step.peer && peer < step.peer + step.peers;
+  return peer != rank && step.fold_position(peer) >= 0;
 }
 bool has_own_part(const Step& step, int rank) {
-  return step.action != Action::fold || (rank >= step.peer && rank < step.peer + step.peers);
+  return step.action != Action::fold || step.fold_position(rank) >= 0;
 }
 
 constexpr std::string_view kPlaceNames[] = {"input", "output", "partial", "scratch"};
@@ -109,7 +109,8 @@ class Run {
     if (plan.rank != static_cast<int>(ranks_.size()))
       return wrong(rank, nullptr, "plans are not in the order of ranks");
     for (int place = 0; place < 4; ++place) {
-      const int chunks = place == 3 ? plan.scratch_chunks : plan.chunks();
+      const int chunks =
+          place == 3 ? plan.scratch_chunks : plan.chunks() * (place == 2 ? plan.partial_copies : 1);
       rank.values[place].assign(static_cast<std::size_t>(chunks), kUndefined);
     }
     const ChunkRange input = chunks_at(Place::input, plan);
@@ -131,7 +132,7 @@ class Run {
   Result<void> check_step(const Rank& rank, const Step& step) const {
     const Plan& plan = *rank.plan;
     const bool talks = step.action == Action::send || receives(step.action);
-    const int last = step.action == Action::fold ? step.peer + step.peers - 1 : step.peer;
+    const int last = step.action == Action::fold ? step.fold_rank(step.peers - 1) : step.peer;
     if (talks && (step.peer < 0 || last >= world_)) return wrong(rank, &step, "no such peer");
     if (talks && step.action != Action::fold && step.peer == plan.rank)
       return wrong(rank, &step, "a rank talks to itself");
@@ -259,7 +260,8 @@ class Run {
       if (receiver.done[i] || !expects(step, receiver.plan->rank, peer)) continue;
       if (step.action != Action::fold) return i;
       const auto& arrived = receiver.folds[i];
-      if (arrived.empty() || arrived[static_cast<std::size_t>(peer - step.peer)] == kUndefined) return i;
+      if (arrived.empty() || arrived[static_cast<std::size_t>(step.fold_position(peer))] == kUndefined)
+        return i;
     }
     return std::nullopt;
   }
@@ -273,7 +275,8 @@ class Run {
     }
     const bool own_length = send.source != Place::scratch && step.target != Place::scratch &&
                             sender.plan->request.operation != Operation::all_to_all;
-    if (own_length && send.source_chunk != step.target_chunk) {
+    const int chunks = sender.plan->chunks();
+    if (own_length && send.source_chunk % chunks != step.target_chunk % chunks) {
       return wrong(
           receiver, &step,
           fmt::format("rank {} sends chunk {}, of another length", sender.plan->rank, send.source_chunk));
@@ -309,11 +312,11 @@ class Run {
     if (arrived.empty()) {
       arrived.assign(static_cast<std::size_t>(step.peers), kUndefined);
       if (has_own_part(step, receiver.plan->rank)) {
-        arrived[static_cast<std::size_t>(receiver.plan->rank - step.peer)] =
+        arrived[static_cast<std::size_t>(step.fold_position(receiver.plan->rank))] =
             value(receiver, step.source, step.source_chunk);
       }
     }
-    arrived[static_cast<std::size_t>(from - step.peer)] = sent;
+    arrived[static_cast<std::size_t>(step.fold_position(from))] = sent;
     if (std::ranges::find(arrived, kUndefined) != arrived.end()) return {};
     return end_fold(receiver, index, arrived);
   }

@@ -227,9 +227,8 @@ Result<bool> Execution::pull_fold(std::size_t index) {
   const Step& step = plan_->rounds_[round_].receives[index];
   std::int64_t& received = received_[index];
   const int rank = plan_->plan().rank;
-  const int end = step.peer + step.peers;
-  for (int peer = step.peer; peer < end; ++peer) {
-    if (blocked_[index_of(peer)] != 0) return false;
+  for (int i = 0; i < step.peers; ++i) {
+    if (blocked_[index_of(step.fold_rank(i))] != 0) return false;
   }
   bool moved = false;
   const std::int64_t whole = incoming_bytes(step);
@@ -237,7 +236,8 @@ Result<bool> Execution::pull_fold(std::size_t index) {
   while (received != kDone) {
     const std::int64_t bytes = std::min(fragment_bytes_, whole - received);
     operands_.clear();
-    for (int peer = step.peer; peer < end; ++peer) {
+    for (int i = 0; i < step.peers; ++i) {
+      const int peer = step.fold_rank(i);
       if (peer == rank) {
         const ElementType own = region(step.source).type;
         operands_.push_back(
@@ -246,7 +246,7 @@ Result<bool> Execution::pull_fold(std::size_t index) {
       }
       const std::optional<Message> message = TRY(next_from(peer, bytes));
       if (!message) {
-        for (int other = step.peer; other < end; ++other) blocked_[index_of(other)] = 1;
+        for (int other = 0; other < step.peers; ++other) blocked_[index_of(step.fold_rank(other))] = 1;
         return moved;
       }
       operands_.push_back({message->bytes.data(), type});
@@ -255,7 +255,8 @@ Result<bool> Execution::pull_fold(std::size_t index) {
     const ElementType result = region(step.target).type;
     fold(arithmetic_.reduction, result, at(step.target, step.target_chunk) + first * bytes_of(result),
          operands_, bytes / bytes_of(type), arithmetic_.store);
-    for (int peer = step.peer; peer < end; ++peer) {
+    for (int i = 0; i < step.peers; ++i) {
+      const int peer = step.fold_rank(i);
       if (peer != rank) TRY(links_[index_of(peer)]->release(peer));
     }
     received = received + bytes == whole ? kDone : received + bytes;
@@ -301,7 +302,8 @@ int Execution::waits_for() const {
     if (received_[i] == kDone) continue;
     if (round.receives[i].action != Action::fold) return round.receives[i].peer;
     const Step& step = round.receives[i];
-    for (int peer = step.peer; peer < step.peer + step.peers; ++peer) {
+    for (int k = 0; k < step.peers; ++k) {
+      const int peer = step.fold_rank(k);
       if (peer == plan_->plan().rank) continue;
       const auto message = links_[index_of(peer)]->peek(peer);
       if (!message || !*message) return peer;

@@ -15,7 +15,8 @@ ChunkRange chunks_at(Place place, const Plan& plan) {
   const ChunkRange none{0, 0};
   const bool is_root = plan.rank == request.root;
   if (place == Place::scratch) return {0, plan.scratch_chunks};
-  if (place == Place::partial) return plan.uses_partial ? all : none;
+  if (place == Place::partial)
+    return plan.uses_partial ? ChunkRange{0, plan.chunks() * plan.partial_copies} : none;
   const bool input = place == Place::input;
   switch (request.operation) {
     case Operation::broadcast: return !input || is_root ? all : none;
@@ -49,26 +50,34 @@ bool partial_may_be_output(const Plan& plan, bool in_place) {
   });
 }
 
+Plan in_rounds(Plan plan) {
+  int last = 0;
+  for (const Step& step : plan.steps) last = std::max(last, step.round);
+  std::vector<std::vector<Step>> rounds(static_cast<std::size_t>(last + 1));
+  for (const Step& step : plan.steps) rounds[static_cast<std::size_t>(step.round)].push_back(step);
+  plan.steps.clear();
+  for (const auto& round : rounds) plan.steps.insert(plan.steps.end(), round.begin(), round.end());
+  return plan;
+}
+
 Plan sliced(Plan plan, int slices) {
   if (slices == 1) return plan;
   CHECK(plan.request.slices == 1, "a plan is sliced once");
-  const int rounds = plan.steps.empty() ? 0 : plan.steps.back().round + 1;
-  std::vector<std::vector<Step>> by_round(static_cast<std::size_t>(rounds + slices - 1));
+  std::vector<Step> steps;
+  steps.reserve(plan.steps.size() * static_cast<std::size_t>(slices));
   // In a round, earlier slices first: what a pair of ranks exchanges then has one order on both sides.
   for (int slice = 0; slice < slices; ++slice) {
     for (Step step : plan.steps) {
       step.round += slice;
       step.source_chunk = step.source_chunk * slices + slice;
       step.target_chunk = step.target_chunk * slices + slice;
-      by_round[static_cast<std::size_t>(step.round)].push_back(step);
+      steps.push_back(step);
     }
   }
-  std::vector<Step> steps;
-  for (const auto& round : by_round) steps.insert(steps.end(), round.begin(), round.end());
   plan.steps = std::move(steps);
   plan.request.slices = slices;
   plan.scratch_chunks *= slices;
-  return plan;
+  return in_rounds(std::move(plan));
 }
 
 Result<const Algorithm*> find_algorithm(Operation operation, std::string_view name) {

@@ -26,8 +26,8 @@ enum class Action : std::uint8_t {
   send,            ///< chunk of `source` to `peer`
   receive,         ///< from `peer` into chunk of `target`
   receive_reduce,  ///< chunk of `target` = what `peer` sent combined with chunk of `source`
-  fold,  ///< chunk of `target` = the left fold, in rank order, of what ranks [peer, peer + peers) have: each
-         ///< of them sent it, but this rank's, if it is one of them, is chunk of `source`
+  fold,            ///< chunk of `target` = the left fold, in rank order, of what `peers` ranks have: each
+                   ///< of them sent it, but this rank's, if it is one of them, is chunk of `source`
   copy,  ///< chunk of `target` = chunk of `source`; input to partial and partial to output convert and round
   reduce,  ///< chunk of `target` = chunk of `target` combined with chunk of `source`
 };
@@ -38,9 +38,10 @@ enum class Action : std::uint8_t {
 /// called.
 struct Step {
   Action action = Action::copy;
-  int round = 0;  ///< ascending within a plan
-  int peer = -1;  ///< of send, receive, receive_reduce; the first of a fold
-  int peers = 1;  ///< of fold
+  int round = 0;   ///< ascending within a plan
+  int peer = -1;   ///< of send, receive, receive_reduce; the first of a fold
+  int peers = 1;   ///< of fold: ranks peer, peer + stride, …
+  int stride = 1;  ///< of fold
   Place source = Place::input;
   Place target = Place::output;
   int source_chunk = 0;
@@ -50,6 +51,12 @@ struct Step {
   bool incoming_first =
       false;  ///< of receive_reduce and reduce: the arriving (source) value is the left operand
 
+  /// Rank `i` of a fold, and the place of a rank in it (-1: it is not in it).
+  int fold_rank(int i) const { return peer + i * stride; }
+  int fold_position(int rank) const {
+    const int distance = rank - peer;
+    return distance >= 0 && distance % stride == 0 && distance / stride < peers ? distance / stride : -1;
+  }
   bool operator==(const Step&) const = default;
 };
 
@@ -72,6 +79,7 @@ struct Plan {
   int blocks = 1;
   int scratch_chunks = 0;
   bool uses_partial = false;
+  int partial_copies = 1;  ///< chunk c of copy k of partial is number k * chunks() + c
   std::vector<Step> steps;
 
   int chunks() const { return blocks * request.slices; }
@@ -113,6 +121,9 @@ struct Algorithm {
 /// Whether a rank may keep partial results in its output: each chunk that it reduces is one of its output's,
 /// and, where output is input too, none of them is sent from input in the round in which it is reduced.
 bool partial_may_be_output(const Plan& plan, bool in_place);
+
+/// The steps by rounds, in the order in which they were written within each.
+Plan in_rounds(Plan plan);
 
 /// Every chunk of the plan for one slice becomes `slices` chunks that follow each other one round behind:
 /// while the first is reduced the second is on its way. `plan` is made for one slice.

@@ -30,6 +30,14 @@ class PlanWriter {
   int root() const { return plan_.request.root; }
 
   void next_round() { ++round_; }
+  /// Rounds that the paper numbers; ascending.
+  void at_round(int round) { round_ = round; }
+  int round() const { return round_; }
+  /// Chunk of the second copy of partial.
+  int second(int chunk) {
+    plan_.partial_copies = 2;
+    return chunk + plan_.blocks;
+  }
   void scratch(int chunks) { plan_.scratch_chunks = chunks; }
   void send(int peer, At from) {
     add({.action = Action::send,
@@ -59,10 +67,11 @@ class PlanWriter {
          .payload = payload,
          .incoming_first = incoming_first});
   }
-  void fold(int first, int peers, At to, At own, Place payload) {
+  void fold(int first, int peers, At to, At own, Place payload, int stride = 1) {
     add({.action = Action::fold,
          .peer = first,
          .peers = peers,
+         .stride = stride,
          .source = own.place,
          .target = to.place,
          .source_chunk = own.chunk,
@@ -85,7 +94,13 @@ class PlanWriter {
          .incoming_first = source_first});
   }
   void finish(int chunk) { copy({Place::partial, chunk}, {Place::output, chunk}); }
-  Plan done() { return sliced(std::move(plan_), slices_); }
+  Plan done() { return sliced(in_rounds(std::move(plan_)), slices_); }
+  /// The steps of both, which share no chunk.
+  Plan done_with(PlanWriter other) {
+    plan_.steps.insert(plan_.steps.end(), other.plan_.steps.begin(), other.plan_.steps.end());
+    plan_.uses_partial |= other.plan_.uses_partial;
+    return done();
+  }
 
  private:
   void add(Step step) {

@@ -33,5 +33,58 @@ TEST_CASE("every operation, type and reduction gives what its definition says") 
   }
 }
 
+TEST_CASE("every algorithm gives what its operation's definition says") {
+  for (const int world : {2, 3, 6, 8}) {
+    std::vector<CallCase> cases;
+    for (const Algorithm& algorithm : algorithms()) {
+      const PlanRequest request{.operation = algorithm.operation, .world = world};
+      if (!algorithm.supports(request)) continue;
+      for (const ElementType type :
+           {ElementType::f32, ElementType::bf16, ElementType::i32, ElementType::f8e4m3}) {
+        for (const std::int64_t count : {0, 1, 5, 999, 40'001}) {
+          if (count > 1000 && type != ElementType::f32) continue;
+          for (const Reduction reduction : {Reduction::sum, Reduction::average}) {
+            if (!reduces(algorithm.operation) && reduction != Reduction::sum) continue;
+            CallCase c{
+                .operation = algorithm.operation, .type = type, .reduction = reduction, .count = count};
+            c.algorithm = algorithm.name;
+            c.root = has_root(c.operation) ? static_cast<int>(count) % world : 0;
+            c.in_place = cases.size() % 2 == 0;
+            c.ragged = !algorithm.equal_counts && cases.size() % 3 == 0 &&
+                       (c.operation == Operation::all_gather || c.operation == Operation::reduce_scatter);
+            cases.push_back(c);
+          }
+        }
+      }
+    }
+    const std::vector<std::string> problems = problems_of(world, cases);
+    for (std::size_t i = 0; i < std::min<std::size_t>(problems.size(), 5); ++i) MESSAGE(problems[i]);
+    EXPECT(problems.empty());
+  }
+}
+
+TEST_CASE("exact mode is the left fold in rank order, of reals too") {
+  for (int world = 1; world <= 16; ++world) {
+    std::vector<CallCase> cases;
+    for (const Operation operation :
+         {Operation::all_reduce, Operation::reduce_scatter, Operation::reduce, Operation::scan}) {
+      for (const ElementType type :
+           {ElementType::f64, ElementType::f32, ElementType::f16, ElementType::bf16}) {
+        for (const Reduction reduction : {Reduction::sum, Reduction::average, Reduction::product}) {
+          cases.push_back({.operation = operation,
+                           .type = type,
+                           .reduction = reduction,
+                           .count = 101,
+                           .exact = true,
+                           .reals = true});
+        }
+      }
+    }
+    const std::vector<std::string> problems = problems_of(world, cases);
+    for (std::size_t i = 0; i < std::min<std::size_t>(problems.size(), 5); ++i) MESSAGE(problems[i]);
+    EXPECT(problems.empty());
+  }
+}
+
 }  // namespace
 }  // namespace diji::collective
