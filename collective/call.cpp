@@ -40,8 +40,8 @@ Blocks received_blocks(const Call& call) {
 }
 
 // All blocks behind each other, or where the displacements say.
-std::vector<Extent> extents_of(const Blocks& blocks, int world) {
-  std::vector<Extent> extents(static_cast<std::size_t>(world));
+void extents_of(const Blocks& blocks, int world, std::vector<Extent>& extents) {
+  extents.resize(static_cast<std::size_t>(world));
   std::int64_t at = 0;
   for (int block = 0; block < world; ++block) {
     Extent& extent = extents[static_cast<std::size_t>(block)];
@@ -49,7 +49,6 @@ std::vector<Extent> extents_of(const Blocks& blocks, int world) {
     extent.offset = blocks.displacements.empty() ? at : blocks.displacements[static_cast<std::size_t>(block)];
     at += extent.count;
   }
-  return extents;
 }
 
 Result<void> check_list(std::span<const std::int64_t> list, int world, std::string_view name) {
@@ -183,11 +182,12 @@ Result<Regions> CallMemory::lay_out(const Call& call, const PreparedPlan& prepar
 
   // The blocks of the vector as the side that has all of them holds them, and one side's own block at its own
   // start.
-  std::vector<Extent> sent;
-  std::vector<Extent> received;
+  std::vector<Extent>& sent = sent_;
+  std::vector<Extent>& received = received_;
+  sent.clear();
   if (has_blocks(call.operation)) {
-    sent = extents_of(sent_blocks(call), world);
-    received = extents_of(received_blocks(call), world);
+    extents_of(sent_blocks(call), world, sent);
+    extents_of(received_blocks(call), world, received);
   } else {
     for (int block = 0; block < plan.blocks; ++block) {
       sent.push_back(part_of({0, vector_count(call, world)}, plan.blocks, block, granule));

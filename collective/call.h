@@ -40,6 +40,16 @@ struct Call {
   bool exact = false;  ///< the left fold in rank order in the accumulator's type, whatever the world's wiring
   std::string_view algorithm;    ///< "": chosen by the tuner
   std::int64_t timeout_us = -1;  ///< -1: the communicator's
+
+  /// Whether the plan, its memory and its signature of one call serve the other: equal, and without anything
+  /// that is read anew each time (lists, factors, copies of the input).
+  bool same_as(const Call& other) const {
+    return operation == other.operation && input == other.input && output == other.output &&
+           count == other.count && type == other.type && reduction == other.reduction && root == other.root &&
+           exact == other.exact && peer == other.peer && algorithm == other.algorithm && counts.empty() &&
+           other.counts.empty() && displacements.empty() && other.displacements.empty() &&
+           reduction != Reduction::premul_sum && operation != Operation::all_to_all;
+  }
 };
 
 /// "all_reduce of 1024 f32, sum" for errors.
@@ -57,6 +67,8 @@ class CallMemory {
 
  private:
   std::vector<Extent> chunks_[kPlaces];
+  std::vector<Extent> sent_;      ///< blocks of the vector on the side of input
+  std::vector<Extent> received_;  ///< and of output
   std::vector<std::byte> scratch_;
   std::vector<std::byte> partial_;
   std::vector<std::byte> scaled_;  ///< the input times the factor, of premul_sum

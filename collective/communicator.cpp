@@ -129,7 +129,8 @@ std::string Communicator::who(int rank) const {
 }
 
 const PreparedPlan& Communicator::plan_for(const Call& call, PlanChoice choice) {
-  auto& plan = plans_[{choice.algorithm, choice.slices, has_root(call.operation) ? call.root : 0}];
+  const PlanKey key{choice.algorithm, choice.slices, has_root(call.operation) ? call.root : 0};
+  auto& plan = plans_[key];
   if (!plan) {
     const PlanRequest request{
         .operation = call.operation, .world = world(), .root = call.root, .slices = choice.slices};
@@ -153,11 +154,9 @@ Result<void> Communicator::run(const Call& call) {
                 name_of(call.operation));
   }
   if (failure_) return std::unexpected(*failure_);
-  TRY(check_call(call, rank(), world()));
-  const PlanChoice choice = TRY(choose(call, world(), 1));
-  const PreparedPlan& plan = plan_for(call, choice);
-  const CallTag tag{signature_of(call, group_, choice.algorithm->name), sequence_};
-  const std::int64_t began_us = now_us();
+  TRY(prepare(call));
+  const CallTag tag{ready_.signature, sequence_};
+  began_us_ = 0;
   own_board().recorder.begin({.sequence = sequence_,
                               .operation = call.operation,
                               .reduction = call.reduction,
@@ -165,43 +164,54 @@ Result<void> Communicator::run(const Call& call) {
                               .root = has_root(call.operation) ? call.root : -1,
                               .count = call.count,
                               .signature = tag.signature,
-                              .begin_us = began_us});
+                              .begin_us = coarse_now_us()});
   ++sequence_;
-  return execute(call, plan, tag, began_us);
+  return execute(call, tag);
 }
 
-Result<void> Communicator::execute(const Call& call, const PreparedPlan& plan, CallTag tag,
-                                   std::int64_t began_us) {
-  const Regions regions = TRY(memory_.lay_out(call, plan));
+// A loop makes the same call again and again: what follows from its arguments alone is kept.
+Result<void> Communicator::prepare(const Call& call) {
+  if (ready_.plan != nullptr && ready_.call.same_as(call)) return {};
+  ready_.plan = nullptr;
+  TRY(check_call(call, rank(), world()));
+  const PlanChoice choice = TRY(choose(call, world(), 1));
+  const PreparedPlan& plan = plan_for(call, choice);
+  ready_.regions = TRY(memory_.lay_out(call, plan));
+  ready_.signature = signature_of(call, group_, choice.algorithm->name);
   const std::int64_t bytes = vector_count(call, world()) * bytes_of(call.type);
-  const std::int64_t ranks = call.operation == Operation::scan     ? rank() + 1
-                             : call.operation == Operation::exscan ? rank()
-                                                                   : world();
-  const Arithmetic arithmetic{.reduction = call.reduction,
-                              .ranks = ranks,
-                              .store = bytes >= kStreamingBytes ? Store::streaming : Store::cached};
-  Execution execution(plan, regions, arithmetic, tag, links_, fragment_bytes_);
-  const std::int64_t timeout_us = call.timeout_us >= 0 ? call.timeout_us : options_.timeout_us;
-  std::int64_t deadline_us = began_us + timeout_us;
+  ready_.arithmetic = {.reduction = call.reduction,
+                       .ranks = call.operation == Operation::scan     ? rank() + 1
+                                : call.operation == Operation::exscan ? rank()
+                                                                      : world(),
+                       .store = bytes >= kStreamingBytes ? Store::streaming : Store::cached};
+  ready_.call = call;
+  ready_.algorithm = call.algorithm;
+  ready_.call.algorithm = ready_.algorithm;
+  ready_.plan = &plan;
+  return {};
+}
+
+Result<void> Communicator::execute(const Call& call, CallTag tag) {
+  Execution& execution = execution_;
+  execution.start(*ready_.plan, ready_.regions, ready_.arithmetic, tag, links_, fragment_bytes_);
   warned_ = false;
   while (true) {
     const Result<bool> moved = execution.advance();
     if (!moved) {
       return failed(moved.error().code == ErrorCode::mismatch ? mismatch(execution, call) : moved.error(),
-                    call, began_us);
+                    call);
     }
     if (execution.done()) break;
     if (*moved) continue;
-    TRY(wait(execution, call, deadline_us, began_us));
+    TRY(wait(execution, call));
   }
-  own_board().recorder.end(now_us());
+  own_board().recorder.end(coarse_now_us());
   return {};
 }
 
 // Until something may have moved: looks, then gives the core away, then sleeps; what only time can tell is
 // asked before each sleep.
-Result<void> Communicator::wait(Execution& execution, const Call& call, std::int64_t& deadline_us,
-                                std::int64_t began_us) {
+Result<void> Communicator::wait(Execution& execution, const Call& call) {
   for (int look = 0; look < patience_.spins + patience_.yields; ++look) {
     if (look < patience_.spins) {
       relax();
@@ -216,22 +226,26 @@ Result<void> Communicator::wait(Execution& execution, const Call& call, std::int
   own_board().recorder.waits_for(execution.waits_for());
   Doorbell& bell = own_board().doorbell;
   std::int64_t before_us = now_us();
+  if (began_us_ == 0) {
+    began_us_ = before_us;
+    deadline_us_ = before_us + (call.timeout_us >= 0 ? call.timeout_us : options_.timeout_us);
+  }
   while (true) {
     const std::uint32_t announced = bell.announce();
     const Result<bool> moved = execution.advance();
     if (!moved || *moved || execution.done()) break;
-    if (auto looked = look_around(execution, call, before_us - began_us); !looked) {
+    if (auto looked = look_around(execution, call, before_us - began_us_); !looked) {
       bell.withdraw();
-      return failed(looked.error(), call, began_us);
+      return failed(looked.error(), call);
     }
-    if (before_us >= deadline_us) {
+    if (before_us >= deadline_us_) {
       bell.withdraw();
-      return failed(late(execution, call, before_us - began_us), call, began_us);
+      return failed(late(execution, call, before_us - began_us_), call);
     }
-    bell.sleep(announced, std::min(kSleepUs, deadline_us - before_us));
+    bell.sleep(announced, std::min(kSleepUs, deadline_us_ - before_us));
     const std::int64_t after_us = now_us();
     // Whoever was stopped himself must not call the others late.
-    if (after_us - before_us > kSuspendedUs) deadline_us += after_us - before_us;
+    if (after_us - before_us > kSuspendedUs) deadline_us_ += after_us - before_us;
     before_us = after_us;
   }
   bell.withdraw();
@@ -312,7 +326,7 @@ Error Communicator::late(const Execution& execution, const Call& call, std::int6
   return error;
 }
 
-std::unexpected<Error> Communicator::failed(Error error, const Call& call, std::int64_t began_us) {
+std::unexpected<Error> Communicator::failed(Error error, const Call& call) {
   const std::int64_t sequence = sequence_ - 1;
   if (error.peer.sequence < 0) error.peer.sequence = sequence;
   report_failure(*group_.segment, error, rank());
@@ -328,8 +342,9 @@ std::unexpected<Error> Communicator::failed(Error error, const Call& call, std::
   }
   first.op = std::string(name_of(call.operation));
   first.peer.sequence = sequence;
-  first.peer.elapsed_s = static_cast<double>(now_us() - began_us) / 1e6;
-  first.message = fmt::format("{} #{}: {}", name_of(call.operation), sequence, first.message);
+  first.peer.elapsed_s = began_us_ == 0 ? 0 : static_cast<double>(now_us() - began_us_) / 1e6;
+  first.message =
+      fmt::format("rank {}: {} #{}: {}", rank(), name_of(call.operation), sequence, first.message);
   failure_ = first;
   return std::unexpected(std::move(first));
 }

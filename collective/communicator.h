@@ -81,10 +81,11 @@ class Communicator {
   Communicator(Group group, CommunicatorOptions options);
   Result<void> start();
   const PreparedPlan& plan_for(const Call& call, PlanChoice choice);
-  Result<void> execute(const Call& call, const PreparedPlan& plan, CallTag tag, std::int64_t began_us);
-  Result<void> wait(Execution& execution, const Call& call, std::int64_t& deadline_us, std::int64_t began_us);
+  Result<void> prepare(const Call& call);
+  Result<void> execute(const Call& call, CallTag tag);
+  Result<void> wait(Execution& execution, const Call& call);
   Result<void> look_around(const Execution& execution, const Call& call, std::int64_t waited_us);
-  std::unexpected<Error> failed(Error error, const Call& call, std::int64_t began_us);
+  std::unexpected<Error> failed(Error error, const Call& call);
   Error mismatch(const Execution& execution, const Call& call) const;
   Error late(const Execution& execution, const Call& call, std::int64_t waited_us) const;
   std::string who(int rank) const;
@@ -100,11 +101,23 @@ class Communicator {
   std::vector<Transport*> links_;
   std::map<PlanKey, std::unique_ptr<PreparedPlan>> plans_;
   CallMemory memory_;
+  Execution execution_;
+  struct Ready {  ///< of the last call
+    Call call;
+    std::string algorithm;  ///< what call.algorithm refers to
+    const PreparedPlan* plan = nullptr;
+    Regions regions;
+    Arithmetic arithmetic;
+    std::uint64_t signature = 0;
+  } ready_;
   std::uint32_t sequence_ = 0;
   std::optional<Error> failure_;
   std::atomic<bool> busy_ = false;
   std::uint32_t forks_ = 0;
   bool warned_ = false;
+  std::int64_t began_us_ =
+      0;  ///< of the call, once it has waited: reading the clock costs as much as a short call
+  std::int64_t deadline_us_ = 0;
   std::shared_ptr<void> heartbeat_;
 };
 

@@ -43,16 +43,19 @@ PreparedPlan::PreparedPlan(Plan plan)
   }
 }
 
-Execution::Execution(const PreparedPlan& plan, const Regions& regions, Arithmetic arithmetic, CallTag tag,
-                     std::span<Transport* const> links, std::int64_t fragment_bytes)
-    : plan_(&plan),
-      regions_(regions),
-      arithmetic_(arithmetic),
-      tag_(tag),
-      links_(links),
-      fragment_bytes_(fragment_bytes),
-      blocked_(links.size(), 0) {
-  if (round_ < plan_->rounds_.size()) start_round();
+void Execution::start(const PreparedPlan& plan, const Regions& regions, Arithmetic arithmetic, CallTag tag,
+                      std::span<Transport* const> links, std::int64_t fragment_bytes) {
+  plan_ = &plan;
+  regions_ = regions;
+  arithmetic_ = arithmetic;
+  tag_ = tag;
+  links_ = links;
+  fragment_bytes_ = fragment_bytes;
+  round_ = 0;
+  blocked_.assign(links.size(), 0);
+  outstanding_.clear();
+  offender_ = -1;
+  if (!plan_->rounds_.empty()) start_round();
 }
 
 std::int64_t Execution::bytes_of_chunk(Place place, int chunk) const {
@@ -149,8 +152,8 @@ Result<bool> Execution::push(std::size_t index) {
       moved = again = true;
       continue;
     }
-    const std::vector<int> one_by_one(ready_);
-    for (const int position : one_by_one) {
+    for (std::size_t i = 0; i < ready_.size(); ++i) {
+      const int position = ready_[i];
       if (TRY(push_fragment(index, std::span(&position, 1)))) {
         moved = again = true;
       } else {
@@ -174,14 +177,14 @@ Result<bool> Execution::push_fragment(std::size_t index, std::span<const int> po
   SourceRegion registered = region(send.source).registered;
   if (registered.region >= 0) registered.offset += data + sent - region(send.source).data;
   // Peers behind another transport get a message of their own.
-  std::vector<int> same;
+  same_.clear();
   Transport* transport = links_[index_of(send.peers[index_of(positions[0])])];
   for (const int position : positions) {
     if (links_[index_of(send.peers[index_of(position)])] != transport) return false;
-    same.push_back(send.peers[index_of(position)]);
+    same_.push_back(send.peers[index_of(position)]);
   }
   const std::optional<Ticket> ticket =
-      TRY(transport->send(same, tag_, {data + sent, static_cast<std::size_t>(bytes)}, registered));
+      TRY(transport->send(same_, tag_, {data + sent, static_cast<std::size_t>(bytes)}, registered));
   if (!ticket) return false;
   if (*ticket != kFree) outstanding_.push_back({transport, *ticket});
   for (const int position : positions) {

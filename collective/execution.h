@@ -63,12 +63,13 @@ struct Arithmetic {
   Store store = Store::cached;
 };
 
+/// One at a time, again and again: what it has allocated is kept from call to call.
 class Execution {
  public:
   /// `links[rank]` is the transport to that rank (null for this one). All fragments are of `fragment_bytes`,
   /// the least of all ranks' transports, so that both sides of a pair cut alike.
-  Execution(const PreparedPlan& plan, const Regions& regions, Arithmetic arithmetic, CallTag tag,
-            std::span<Transport* const> links, std::int64_t fragment_bytes);
+  void start(const PreparedPlan& plan, const Regions& regions, Arithmetic arithmetic, CallTag tag,
+             std::span<Transport* const> links, std::int64_t fragment_bytes);
 
   /// Does what can be done now. True: something moved, call again. Errors: mismatch, with the peer's rank in
   /// offender(), where a peer's message belongs to another call or has another length; a transport's.
@@ -101,18 +102,19 @@ class Execution {
   std::byte* at(Place place, int chunk) const;
   const Region& region(Place place) const { return regions_[static_cast<std::size_t>(place)]; }
 
-  const PreparedPlan* plan_;
+  const PreparedPlan* plan_ = nullptr;
   Regions regions_;
   Arithmetic arithmetic_;
   CallTag tag_;
   std::span<Transport* const> links_;
-  std::int64_t fragment_bytes_;
+  std::int64_t fragment_bytes_ = 0;
   std::size_t round_ = 0;
   std::vector<std::vector<std::int64_t>> sent_;  ///< of the round: bytes, by send and peer; -1 when done
   std::vector<std::int64_t> received_;           ///< of the round: bytes, by receive; -1 when done
   std::vector<char> blocked_;                    ///< by rank, in one pass
   std::vector<Outstanding> outstanding_;         ///< sends that peers read in place
   std::vector<int> ready_;
+  std::vector<int> same_;
   std::vector<Operand> operands_;
   int offender_ = -1;
   CallTag offending_tag_;

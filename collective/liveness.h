@@ -14,6 +14,8 @@ namespace diji::collective {
 
 /// Microseconds of the monotonic clock, the same for all processes of a host.
 std::int64_t now_us();
+/// The same clock at its last tick, some milliseconds ago at most: costs next to nothing.
+std::int64_t coarse_now_us();
 
 /// Watches processes of this host through their pidfds and shows this one's heartbeat, from one thread that
 /// sleeps in poll. Only the kernel says that a process is dead: a closed socket does not (a forked child

@@ -14,6 +14,8 @@ constexpr std::array kOptions = {
     OptionDef{"-n", "N", "how many ranks"},
     OptionDef{"--timeout", "S",
               "seconds after which a collective that waits ends with an error (default: 120)"},
+    OptionDef{"--no-bind", "",
+              "do not bind each rank to its share of the cores, which is done where there are enough"},
     OptionDef{"--tag", "", "print '[RANK] ' before each line of a rank's stdout"},
 };
 
@@ -24,6 +26,7 @@ Result<int> run(Context&, const Arguments& arguments) {
   options.timeout_s = TRY(arguments.real("--timeout", options.timeout_s));
   if (options.timeout_s <= 0) return fail(ErrorCode::usage, "--timeout: {} is no time", options.timeout_s);
   options.tag = arguments.has("--tag");
+  options.bind = !arguments.has("--no-bind");
   options.command = arguments.operands();
   const auto job = TRY(LaunchedRanks::start(options));
   const int code = job->wait();

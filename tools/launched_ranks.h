@@ -15,6 +15,7 @@ struct LaunchOptions {
   int ranks = 1;
   double timeout_s = 120;
   bool tag = false;  ///< "[3] " before each line of a rank
+  bool bind = true;  ///< each rank to its share of the cores, where there are as many as ranks
   std::vector<std::string> command;
 };
 

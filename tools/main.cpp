@@ -25,7 +25,8 @@ bool asks_for(std::span<const std::string> words, std::string_view option) {
 }
 
 int report(const Error& error, bool json) {
-  print_aside("diji: {}\n", error.message);
+  // An error between ranks begins with the rank.
+  print_aside("{}{}\n", error.peer.sequence < 0 ? "diji: " : "", error.message);
   if (json) print_json(json_of(error));
   return exit_code(error.code);
 }
