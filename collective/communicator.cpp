@@ -38,6 +38,10 @@ std::uint64_t signature_of(const Call& call, const Group& group, std::string_vie
   return hash;
 }
 
+bool is_point_to_point(Operation operation) {
+  return operation == Operation::send || operation == Operation::receive;
+}
+
 class Busy {
  public:
   explicit Busy(std::atomic<bool>& flag)
@@ -139,21 +143,67 @@ const PreparedPlan& Communicator::plan_for(const Call& call, PlanChoice choice) 
   return *plan;
 }
 
-Result<void> Communicator::run(const Call& call) {
+Result<void> Communicator::may_call(std::string_view name, bool alone) const {
   if (forks_ != forks_of_this_process()) {
     return fail(ErrorCode::usage,
                 "{}: this process was forked from rank {}; a child has no communicator (create one of "
                 "its own, or fork before)",
-                name_of(call.operation), rank());
+                name, rank());
   }
-  const Busy busy(busy_);
-  if (!busy.mine()) {
+  if (!alone) {
     return fail(ErrorCode::usage,
                 "{}: another thread is inside a call of this communicator; one at a time, or a "
                 "communicator each (dup)",
-                name_of(call.operation));
+                name);
   }
   if (failure_) return std::unexpected(*failure_);
+  return {};
+}
+
+Result<void> Communicator::run_group(std::span<const Call> calls) {
+  const Busy busy(busy_);
+  TRY(may_call("group", busy.mine()));
+  return exchange(calls);
+}
+
+// Messages between two ranks are counted by pair: other ranks know nothing of them.
+Result<void> Communicator::exchange(std::span<const Call> calls) {
+  std::vector<CallTag> tags;
+  std::map<std::pair<Operation, int>, std::uint32_t> counts;
+  for (const Call& call : calls) {
+    if (!is_point_to_point(call.operation)) {
+      return fail(ErrorCode::usage, "group: {} is neither send nor receive", name_of(call.operation));
+    }
+    if (call.peer < 0 || call.peer >= world() || call.peer == rank()) {
+      return fail(ErrorCode::usage, "{}: peer {} of {} ranks, of which this is {}", name_of(call.operation),
+                  call.peer, world(), rank());
+    }
+    TRY(check_call(call, rank(), world()));
+    Call both = call;  // the same on either side
+    both.operation = Operation::send;
+    const std::pair key(call.operation, call.peer);
+    const std::uint32_t number = pair_calls_[key] + counts[key]++;
+    tags.push_back({signature_of(both, group_, ""), number});
+  }
+  if (calls.empty()) return {};
+  TRY(point_to_point_.start(calls, tags, rank(), links_, fragment_bytes_));
+  for (const auto& [key, count] : counts) pair_calls_[key] += count;
+  began_us_ = 0;
+  own_board().recorder.begin({.sequence = tags.front().sequence,
+                              .operation = calls.front().operation,
+                              .type = calls.front().type,
+                              .root = calls.front().peer,
+                              .count = calls.front().count,
+                              .signature = tags.front().signature,
+                              .begin_us = coarse_now_us()});
+  return finish(point_to_point_, calls.front());
+}
+
+Result<void> Communicator::run(const Call& call) {
+  const Busy busy(busy_);
+  TRY(may_call(name_of(call.operation), busy.mine()));
+  if (call.operation == Operation::send || call.operation == Operation::receive)
+    return exchange(std::span(&call, 1));
   TRY(prepare(call));
   const CallTag tag{ready_.signature, sequence_};
   began_us_ = 0;
@@ -192,8 +242,11 @@ Result<void> Communicator::prepare(const Call& call) {
 }
 
 Result<void> Communicator::execute(const Call& call, CallTag tag) {
-  Execution& execution = execution_;
-  execution.start(*ready_.plan, ready_.regions, ready_.arithmetic, tag, links_, fragment_bytes_);
+  execution_.start(*ready_.plan, ready_.regions, ready_.arithmetic, tag, links_, fragment_bytes_);
+  return finish(execution_, call);
+}
+
+Result<void> Communicator::finish(Progress& execution, const Call& call) {
   warned_ = false;
   while (true) {
     const Result<bool> moved = execution.advance();
@@ -211,7 +264,7 @@ Result<void> Communicator::execute(const Call& call, CallTag tag) {
 
 // Until something may have moved: looks, then gives the core away, then sleeps; what only time can tell is
 // asked before each sleep.
-Result<void> Communicator::wait(Execution& execution, const Call& call) {
+Result<void> Communicator::wait(Progress& execution, const Call& call) {
   for (int look = 0; look < patience_.spins + patience_.yields; ++look) {
     if (look < patience_.spins) {
       relax();
@@ -252,13 +305,15 @@ Result<void> Communicator::wait(Execution& execution, const Call& call) {
   return {};
 }
 
-Result<void> Communicator::look_around(const Execution& execution, const Call& call, std::int64_t waited_us) {
+Result<void> Communicator::look_around(Progress& execution, const Call& call, std::int64_t waited_us) {
   constexpr std::int64_t kCompareUs = 100'000;
   if (auto failure = reported_failure(*group_.segment)) return std::unexpected(*failure);
   const int peer = execution.waits_for();
   if (peer < 0 || group_.members[static_cast<std::size_t>(peer)].local < 0) return {};
   const Board& theirs = board(peer);
   if (theirs.state.load(std::memory_order_acquire) == Board::kFinished) {
+    const Result<bool> moved = execution.advance();  // what it sent before it left
+    if (!moved || *moved || execution.done()) return {};
     auto error = fail(ErrorCode::peer_lost, "{} has left the communicator", who(peer));
     error.error().peer.rank = peer;
     return error;
@@ -266,6 +321,8 @@ Result<void> Communicator::look_around(const Execution& execution, const Call& c
   if (waited_us < kCompareUs) return {};
   const auto own = own_board().recorder.latest();
   for (const CallRecord& record : theirs.recorder.all()) {
+    if (is_point_to_point(record.operation) || is_point_to_point(call.operation))
+      continue;  // numbered by pair
     if (!own || record.sequence != own->sequence || record.signature == own->signature) continue;
     return std::unexpected(mismatch(execution, call));
   }
@@ -276,7 +333,7 @@ Result<void> Communicator::look_around(const Execution& execution, const Call& c
   return {};
 }
 
-Error Communicator::mismatch(const Execution& execution, const Call& call) const {
+Error Communicator::mismatch(const Progress& execution, const Call& call) const {
   const int peer = execution.offender() >= 0 ? execution.offender() : execution.waits_for();
   Error error;
   error.code = ErrorCode::call_mismatch;
@@ -294,7 +351,7 @@ Error Communicator::mismatch(const Execution& execution, const Call& call) const
 }
 
 // Alive and elsewhere, stopped, or not there yet: what the peer's board says.
-Error Communicator::late(const Execution& execution, const Call& call, std::int64_t waited_us) const {
+Error Communicator::late(const Progress& execution, const Call& call, std::int64_t waited_us) const {
   constexpr std::int64_t kSilentUs = 4 * Watcher::kHeartbeatUs;
   const int peer = std::max(execution.waits_for(), 0);
   Error error;

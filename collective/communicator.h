@@ -6,6 +6,7 @@
 #include "collective/choose.h"
 #include "collective/host_segment.h"
 #include "collective/liveness.h"
+#include "collective/point_to_point.h"
 #include "collective/transport.h"
 
 #include <atomic>
@@ -69,6 +70,9 @@ class Communicator {
   /// Errors: usage (nothing was sent, the communicator stays good), deadline, peer_lost, call_mismatch,
   /// corrupted, aborted, out_of_memory.
   Result<void> run(const Call& call);
+  /// Sends and receives that progress together: a rank may send to and receive from the same peer. Errors as
+  /// of run.
+  Result<void> run_group(std::span<const Call> calls);
   /// Ends whatever any rank does here with `aborted`; returns at once.
   void abort(const std::string& why);
   std::uint32_t calls() const { return sequence_; }
@@ -82,12 +86,15 @@ class Communicator {
   Result<void> start();
   const PreparedPlan& plan_for(const Call& call, PlanChoice choice);
   Result<void> prepare(const Call& call);
+  Result<void> may_call(std::string_view name, bool alone) const;
+  Result<void> exchange(std::span<const Call> calls);
   Result<void> execute(const Call& call, CallTag tag);
-  Result<void> wait(Execution& execution, const Call& call);
-  Result<void> look_around(const Execution& execution, const Call& call, std::int64_t waited_us);
+  Result<void> finish(Progress& execution, const Call& call);
+  Result<void> wait(Progress& execution, const Call& call);
+  Result<void> look_around(Progress& execution, const Call& call, std::int64_t waited_us);
   std::unexpected<Error> failed(Error error, const Call& call);
-  Error mismatch(const Execution& execution, const Call& call) const;
-  Error late(const Execution& execution, const Call& call, std::int64_t waited_us) const;
+  Error mismatch(const Progress& execution, const Call& call) const;
+  Error late(const Progress& execution, const Call& call, std::int64_t waited_us) const;
   std::string who(int rank) const;
   Board& board(int rank) const {
     return group_.segment->board(group_.members[static_cast<std::size_t>(rank)].local);
@@ -102,7 +109,9 @@ class Communicator {
   std::map<PlanKey, std::unique_ptr<PreparedPlan>> plans_;
   CallMemory memory_;
   Execution execution_;
-  struct Ready {  ///< of the last call
+  PointToPoint point_to_point_;
+  std::map<std::pair<Operation, int>, std::uint32_t> pair_calls_;  ///< by direction and peer
+  struct Ready {                                                   ///< of the last call
     Call call;
     std::string algorithm;  ///< what call.algorithm refers to
     const PreparedPlan* plan = nullptr;

@@ -63,24 +63,39 @@ struct Arithmetic {
   Store store = Store::cached;
 };
 
+/// What a waiting rank pushes on: one plan, or several sends and receives.
+class Progress {
+ public:
+  Progress() = default;
+  virtual ~Progress() = default;
+  Progress(const Progress&) = delete;
+  Progress& operator=(const Progress&) = delete;
+
+  /// Does what can be done now. True: something moved, call again. Errors: mismatch, with the peer's rank in
+  /// offender(), where a peer's message belongs to another call or has another length; a transport's.
+  virtual Result<bool> advance() = 0;
+  /// Nothing is left to do, and the caller's memory is his again.
+  virtual bool done() const = 0;
+  /// A rank that this one waits for, -1 when it waits for none.
+  virtual int waits_for() const = 0;
+  virtual int offender() const = 0;
+  /// The offender's tag, after a mismatch.
+  virtual CallTag offending_tag() const = 0;
+};
+
 /// One at a time, again and again: what it has allocated is kept from call to call.
-class Execution {
+class Execution final : public Progress {
  public:
   /// `links[rank]` is the transport to that rank (null for this one). All fragments are of `fragment_bytes`,
   /// the least of all ranks' transports, so that both sides of a pair cut alike.
   void start(const PreparedPlan& plan, const Regions& regions, Arithmetic arithmetic, CallTag tag,
              std::span<Transport* const> links, std::int64_t fragment_bytes);
 
-  /// Does what can be done now. True: something moved, call again. Errors: mismatch, with the peer's rank in
-  /// offender(), where a peer's message belongs to another call or has another length; a transport's.
-  Result<bool> advance();
-  /// Nothing is left to do, and the caller's memory is his again.
-  bool done() const { return round_ == plan_->rounds_.size() && outstanding_.empty(); }
-  /// A rank that this one waits for, -1 when it waits for none.
-  int waits_for() const;
-  int offender() const { return offender_; }
-  /// The offender's tag, after a mismatch.
-  CallTag offending_tag() const { return offending_tag_; }
+  Result<bool> advance() override;
+  bool done() const override { return round_ == plan_->rounds_.size() && outstanding_.empty(); }
+  int waits_for() const override;
+  int offender() const override { return offender_; }
+  CallTag offending_tag() const override { return offending_tag_; }
 
  private:
   struct Outstanding {

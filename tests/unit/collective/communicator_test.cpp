@@ -86,5 +86,46 @@ TEST_CASE("exact mode is the left fold in rank order, of reals too") {
   }
 }
 
+TEST_CASE("a group of sends and receives exchanges large messages both ways; single ones pass a ring") {
+  constexpr std::int64_t kCount = 300'000;
+  ThreadWorld(3).run([&](Communicator& communicator) {
+    const int rank = communicator.rank();
+    const int next = (rank + 1) % 3;
+    const int before = (rank + 2) % 3;
+    std::vector<std::int32_t> to_next(kCount, rank * 10 + 1);
+    std::vector<std::int32_t> to_before(kCount, rank * 10 + 2);
+    std::vector<std::int32_t> from_before(kCount);
+    std::vector<std::int32_t> from_next(kCount);
+    const auto call = [&](Operation operation, std::vector<std::int32_t>& data, int peer) {
+      return Call{.operation = operation,
+                  .input = data.data(),
+                  .output = data.data(),
+                  .count = kCount,
+                  .type = ElementType::i32,
+                  .peer = peer};
+    };
+    const Call calls[] = {call(Operation::send, to_next, next), call(Operation::send, to_before, before),
+                          call(Operation::receive, from_before, before),
+                          call(Operation::receive, from_next, next)};
+    EXPECT(communicator.run_group(calls).has_value());
+    EXPECT(from_before == std::vector<std::int32_t>(kCount, before * 10 + 1));
+    EXPECT(from_next == std::vector<std::int32_t>(kCount, next * 10 + 2));
+    std::int32_t token = rank == 0 ? 7 : 0;
+    const auto pass = [&](Operation operation, int peer) {
+      return communicator.run({.operation = operation,
+                               .input = &token,
+                               .output = &token,
+                               .count = 1,
+                               .type = ElementType::i32,
+                               .peer = peer});
+    };
+    if (rank > 0) EXPECT(pass(Operation::receive, before).has_value());
+    EXPECT(pass(Operation::send, next).has_value());
+    if (rank == 0) EXPECT(pass(Operation::receive, before).has_value());
+    EXPECT(token == 7);
+    EXPECT(pass(Operation::send, rank).error().code == ErrorCode::usage);
+  });
+}
+
 }  // namespace
 }  // namespace diji::collective
