@@ -128,13 +128,8 @@ Result<Identity> identity_from_environment() {
 }
 
 Result<Group> join(const Identity& identity) {
-  struct Keep {
-    std::unique_ptr<DescriptorServer> server;
-    std::shared_ptr<HostSegment> segment;
-  };
-  const auto keep = std::make_shared<Keep>();
-  keep->server = TRY(DescriptorServer::start());
-  const Words mine{identity.host, host_name(), getpid(), keep->server->address()};
+  const std::shared_ptr<DescriptorServer> server = TRY(DescriptorServer::start());
+  const Words mine{identity.host, host_name(), getpid(), server->address()};
   const std::int64_t deadline_us = now_us() + identity.timeout_us;
   const Introduction all = TRY(introduce({.rank = identity.rank,
                                           .world = identity.world,
@@ -142,14 +137,14 @@ Result<Group> join(const Identity& identity) {
                                           .token = identity.token,
                                           .timeout_us = identity.timeout_us},
                                          mine.text()));
-  Group group{.id = all.id, .rank = identity.rank};
+  Group group{.id = all.id, .rank = identity.rank, .server = server};
   std::vector<int> locals(all.words.size(), -1);
   int leader = -1;
   int neighbours = 0;
   std::string leader_server;
   for (int rank = 0; rank < identity.world; ++rank) {
     const Words words = TRY(Words::parse(rank, all.words[static_cast<std::size_t>(rank)]));
-    Member member{.host = words.host_name, .pid = words.pid};
+    Member member{.host = words.host_name, .pid = words.pid, .server = words.server};
     if (words.host_key == identity.host) {
       if (leader < 0) leader = rank, leader_server = words.server;
       member.local = locals[static_cast<std::size_t>(rank)] = neighbours++;
@@ -160,21 +155,10 @@ Result<Group> join(const Identity& identity) {
     return fail(ErrorCode::unsupported, "start-up: {} of {} ranks are on other hosts",
                 identity.world - neighbours, identity.world);
   }
-  if (leader == identity.rank) {
-    keep->segment = TRY(HostSegment::create(SegmentShape::for_ranks(neighbours), all.id));
-    keep->server->offer(all.id, keep->segment->memory()->descriptor());
-  } else {
-    const int descriptor = TRY(fetch_descriptor(leader_server, all.id, deadline_us));
-    keep->segment = TRY(HostSegment::attach(TRY(SharedMemory::map(descriptor))));
-  }
-  group.segment = keep->segment;
-  group.keep = keep;
+  TRY(share_segment(group, leader == identity.rank, leader_server, deadline_us));
   group.watcher = std::make_shared<Watcher>();
-  const auto regions = [](int, int) -> Result<std::span<const std::byte>> {
-    return fail(ErrorCode::usage, "no memory is registered");
-  };
   const auto shm = std::make_shared<ShmTransport>(
-      group.segment, locals[static_cast<std::size_t>(identity.rank)], locals, regions);
+      group.segment, locals[static_cast<std::size_t>(identity.rank)], locals, no_regions());
   for (int rank = 0; rank < identity.world; ++rank)
     group.links.push_back(rank == identity.rank ? nullptr : shm);
   return group;

@@ -60,6 +60,26 @@ class Busy {
 
 }  // namespace
 
+Result<void> share_segment(Group& group, bool leads, const std::string& leader, std::int64_t deadline_us) {
+  struct Offer {
+    std::shared_ptr<DescriptorServer> server;
+    std::uint64_t id;
+    std::shared_ptr<HostSegment> segment;
+    ~Offer() { server->withdraw(id); }
+  };
+  const auto here =
+      std::ranges::count_if(group.members, [](const Member& member) { return member.local >= 0; });
+  if (leads) {
+    group.segment = TRY(HostSegment::create(SegmentShape::for_ranks(static_cast<int>(here)), group.id));
+    group.server->offer(group.id, group.segment->memory()->descriptor());
+    group.keep = std::make_shared<Offer>(group.server, group.id, group.segment);
+  } else {
+    const int descriptor = TRY(fetch_descriptor(leader, group.id, deadline_us));
+    group.segment = TRY(HostSegment::attach(TRY(SharedMemory::map(descriptor))));
+  }
+  return {};
+}
+
 Communicator::Communicator(Group group, CommunicatorOptions options)
     : group_(std::move(group)), options_(std::move(options)) {}
 

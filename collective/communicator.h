@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "collective/call.h"
 #include "collective/choose.h"
+#include "collective/descriptor_server.h"
 #include "collective/host_segment.h"
 #include "collective/liveness.h"
 #include "collective/point_to_point.h"
@@ -24,7 +25,8 @@ namespace diji::collective {
 struct Member {
   std::string host;
   int pid = -1;
-  int local = -1;  ///< place in the segment, -1: on another host
+  std::string server;  ///< address of its DescriptorServer
+  int local = -1;      ///< place in the segment, -1: on another host
 };
 
 /// What start-up found: who there is, and the links to them. Made by bootstrap, or by a test with ranks as
@@ -37,9 +39,13 @@ struct Group {
   std::shared_ptr<HostSegment> segment;           ///< of the ranks of this host
   std::vector<std::shared_ptr<Transport>> links;  ///< by rank; null for this one
   std::shared_ptr<Watcher> watcher;               ///< null: somebody else says who died
-  std::shared_ptr<void> keep;  ///< what must live as long as the group: servers of start-up
+  std::shared_ptr<DescriptorServer> server;       ///< of this process; null with ranks as threads
+  std::shared_ptr<void> keep;                     ///< ends the offer of the segment before it goes
   int world() const { return static_cast<int>(members.size()); }
 };
+
+/// Makes the segment of `group` and offers it at the group's server (`leads`), or fetches it from `leader`'s.
+Result<void> share_segment(Group& group, bool leads, const std::string& leader, std::int64_t deadline_us);
 
 struct CommunicatorOptions {
   std::int64_t timeout_us = 120'000'000;  ///< of every call that names none
@@ -66,6 +72,7 @@ class Communicator {
   int rank() const { return group_.rank; }
   int world() const { return group_.world(); }
   const Group& group() const { return group_; }
+  const CommunicatorOptions& options() const { return options_; }
 
   /// Errors: usage (nothing was sent, the communicator stays good), deadline, peer_lost, call_mismatch,
   /// corrupted, aborted, out_of_memory.

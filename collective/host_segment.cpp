@@ -23,6 +23,7 @@ struct Header {
   SegmentShape shape;
   char version[32] = {};
   FirstFailure failure;
+  ShrinkDecision shrink;
 };
 
 constexpr std::int64_t round_up(std::int64_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }
@@ -104,6 +105,8 @@ Result<std::shared_ptr<HostSegment>> HostSegment::attach(std::shared_ptr<SharedM
 
 std::uint64_t HostSegment::communicator() const { return header_of(*memory_).communicator; }
 FirstFailure& HostSegment::first_failure() const { return header_of(*memory_).failure; }
+
+ShrinkDecision& HostSegment::shrink_decision() const { return header_of(*memory_).shrink; }
 
 Board& HostSegment::board(int local) const {
   DCHECK(local >= 0 && local < shape_.ranks, "a rank of this host");

@@ -48,6 +48,7 @@ struct Board {
   std::atomic<std::int32_t> pid = 0;
   std::atomic<std::int32_t> rank = -1;         ///< in the communicator
   std::atomic<std::int64_t> heartbeat_us = 0;  ///< monotonic clock of the last sign of life
+  std::atomic<std::uint32_t> shrinking = 0;    ///< it has called shrink
   FlightRecorder recorder;
 };
 
@@ -60,6 +61,12 @@ struct alignas(64) FirstFailure {
   std::int32_t reporter = -1;  ///< the rank that noticed
   std::uint32_t sequence = 0;
   char message[480] = {};
+};
+
+/// Who goes on after a failure: written by one, for all. `state` as of FirstFailure.
+struct alignas(64) ShrinkDecision {
+  std::atomic<std::uint32_t> state = 0;
+  std::atomic<std::uint64_t> survivors[16] = {};  ///< a bit a place in the segment
 };
 
 struct SegmentShape {
@@ -91,6 +98,7 @@ class HostSegment {
   std::int64_t shared_slot(int from, int index) const;
   std::byte* slots(int from) const;
   FirstFailure& first_failure() const;
+  ShrinkDecision& shrink_decision() const;
   void ring_all() const;
 
  private:

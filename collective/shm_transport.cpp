@@ -9,6 +9,12 @@
 
 namespace diji::collective {
 
+RegionLookup no_regions() {
+  return [](int, int) -> Result<std::span<const std::byte>> {
+    return fail(ErrorCode::corrupted, "a message refers to registered memory, of which there is none");
+  };
+}
+
 ShmTransport::ShmTransport(std::shared_ptr<HostSegment> segment, int local, std::vector<int> locals,
                            RegionLookup regions)
     : segment_(std::move(segment)),

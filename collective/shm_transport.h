@@ -15,6 +15,9 @@ namespace diji::collective {
 /// The start of region `region` that rank `local` of this host registered, mapped here.
 using RegionLookup = std::function<Result<std::span<const std::byte>>(int local, int region)>;
 
+/// Where no memory is registered.
+RegionLookup no_regions();
+
 class ShmTransport final : public Transport {
  public:
   /// `locals[rank]` is the place of a rank of the communicator in the segment, or -1 where it is on another

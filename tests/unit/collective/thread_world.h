@@ -20,20 +20,22 @@ class ThreadWorld {
   explicit ThreadWorld(int world, CommunicatorOptions options = {})
       : world_(world), options_(std::move(options)) {
     segment_ = HostSegment::create(SegmentShape::for_ranks(world), 7).value();
+    for (int rank = 0; rank < world; ++rank) servers_.push_back(DescriptorServer::start().value());
   }
 
   HostSegment& segment() { return *segment_; }
   Group group(int rank) {
-    Group group{.id = 7, .rank = rank, .segment = segment_};
+    Group group{
+        .id = 7, .rank = rank, .segment = segment_, .server = servers_[static_cast<std::size_t>(rank)]};
     std::vector<int> locals;
     for (int other = 0; other < world_; ++other) {
-      group.members.push_back({.host = "here", .pid = getpid(), .local = other});
+      group.members.push_back({.host = "here",
+                               .pid = getpid(),
+                               .server = servers_[static_cast<std::size_t>(other)]->address(),
+                               .local = other});
       locals.push_back(other);
     }
-    const auto no_regions = [](int, int) -> Result<std::span<const std::byte>> {
-      return fail(ErrorCode::usage, "no memory is registered");
-    };
-    const auto transport = std::make_shared<ShmTransport>(segment_, rank, locals, no_regions);
+    const auto transport = std::make_shared<ShmTransport>(segment_, rank, locals, no_regions());
     for (int other = 0; other < world_; ++other) group.links.push_back(other == rank ? nullptr : transport);
     return group;
   }
@@ -55,6 +57,7 @@ class ThreadWorld {
   int world_;
   CommunicatorOptions options_;
   std::shared_ptr<HostSegment> segment_;
+  std::vector<std::shared_ptr<DescriptorServer>> servers_;
 };
 
 }  // namespace diji::collective

@@ -1,0 +1,126 @@
+// Agreement first (a collective, or the segment's decision after a failure), then a segment of the new
+// group's own.
+#include "collective/regroup.h"
+
+#include "collective/shm_transport.h"
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+
+namespace diji::collective {
+namespace {
+
+std::uint64_t derived_id(std::uint64_t id, std::uint64_t number, std::uint64_t color) {
+  std::uint64_t hash = id;
+  for (const std::uint64_t word : {number, color}) {
+    hash = (hash ^ (word + 0x9e3779b97f4a7c15)) * 0xbf58476d1ce4e5b9;
+    hash ^= hash >> 29;
+  }
+  return hash;
+}
+
+// `ranks` are those of the old group that form the new one, in its order; this process is one of them.
+Result<Group> group_of(const Group& old, const std::vector<int>& ranks, std::uint64_t id, std::uint32_t epoch,
+                       std::int64_t timeout_us) {
+  Group group{.id = id, .epoch = epoch, .watcher = old.watcher, .server = old.server};
+  std::vector<int> locals;
+  int leader = -1;
+  for (const int rank : ranks) {
+    Member member = old.members[static_cast<std::size_t>(rank)];
+    if (member.local < 0) return fail(ErrorCode::unsupported, "a part of a communicator that spans hosts");
+    if (leader < 0) leader = rank;
+    if (rank == old.rank) group.rank = static_cast<int>(group.members.size());
+    member.local = static_cast<int>(group.members.size());
+    locals.push_back(member.local);
+    group.members.push_back(std::move(member));
+  }
+  TRY(share_segment(group, leader == old.rank, group.members.front().server, now_us() + timeout_us));
+  const auto shm = std::make_shared<ShmTransport>(group.segment, group.rank, locals, no_regions());
+  for (int rank = 0; rank < group.world(); ++rank) group.links.push_back(rank == group.rank ? nullptr : shm);
+  return group;
+}
+
+// Everybody who is alive has come, or the time is over: then one decides, for all, by a compare-exchange.
+void decide_survivors(const HostSegment& segment, std::int64_t deadline_us) {
+  ShrinkDecision& decision = segment.shrink_decision();
+  const int ranks = segment.shape().ranks;
+  while (decision.state.load(std::memory_order_acquire) != 2) {
+    bool all_came = true;
+    for (int local = 0; local < ranks; ++local) {
+      const Board& board = segment.board(local);
+      const bool gone = board.state.load() == Board::kDead || board.state.load() == Board::kFinished;
+      all_came &= gone || board.shrinking.load(std::memory_order_acquire) != 0;
+    }
+    std::uint32_t open = 0;
+    if ((all_came || now_us() >= deadline_us) && decision.state.compare_exchange_strong(open, 1)) {
+      for (int local = 0; local < ranks; ++local) {
+        const Board& board = segment.board(local);
+        const bool stays = board.state.load() == Board::kPresent && board.shrinking.load() != 0;
+        decision.survivors[local / 64].fetch_or(stays ? std::uint64_t{1} << (local % 64) : 0);
+      }
+      decision.state.store(2, std::memory_order_release);
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Communicator>> split(Communicator& parent, int color, int key) {
+  const std::uint64_t id =
+      derived_id(parent.group().id, parent.calls(), static_cast<std::uint64_t>(std::max(color, 0)));
+  const std::int64_t mine[2] = {color, key};
+  std::vector<std::int64_t> all(static_cast<std::size_t>(parent.world()) * 2);
+  TRY(parent.run({.operation = Operation::all_gather,
+                  .input = mine,
+                  .output = all.data(),
+                  .count = 2,
+                  .type = ElementType::i64}));
+  if (color < 0) return nullptr;
+  std::vector<std::pair<std::int64_t, int>> order;
+  for (int rank = 0; rank < parent.world(); ++rank) {
+    const auto at = static_cast<std::size_t>(rank) * 2;
+    if (all[at] == color) order.emplace_back(all[at + 1], rank);
+  }
+  std::ranges::sort(order);
+  std::vector<int> ranks;
+  for (const auto& [its_key, rank] : order) ranks.push_back(rank);
+  const CommunicatorOptions& options = parent.options();
+  return Communicator::create(TRY(group_of(parent.group(), ranks, id, 0, options.timeout_us)), options);
+}
+
+Result<std::unique_ptr<Communicator>> dup(Communicator& parent) { return split(parent, 0, parent.rank()); }
+
+Result<std::unique_ptr<Communicator>> shrink(Communicator& parent, std::int64_t timeout_us) {
+  const Group& old = parent.group();
+  const HostSegment& segment = *old.segment;
+  if (segment.first_failure().state.load() == 0) {
+    return fail(ErrorCode::usage, "shrink: no rank of the communicator has failed");
+  }
+  const std::int64_t deadline_us = now_us() + timeout_us;
+  segment.board(old.members[static_cast<std::size_t>(old.rank)].local)
+      .shrinking.store(1, std::memory_order_release);
+  decide_survivors(segment, deadline_us);
+  std::vector<int> survivors;
+  int dead = 0;
+  for (int rank = 0; rank < old.world(); ++rank) {
+    const int local = old.members[static_cast<std::size_t>(rank)].local;
+    if (local < 0) return fail(ErrorCode::unsupported, "shrink of a communicator that spans hosts");
+    const bool stays = (segment.shrink_decision().survivors[local / 64].load() >> (local % 64) & 1) != 0;
+    if (stays) survivors.push_back(rank);
+    const std::uint32_t state = segment.board(local).state.load();
+    dead += state == Board::kDead || state == Board::kFinished ? 1 : 0;
+  }
+  const bool in_it = std::ranges::find(survivors, old.rank) != survivors.end();
+  if (!in_it || std::ssize(survivors) * 2 < old.world() - dead) {
+    return fail(ErrorCode::peer_lost, "Partitioned: shrink goes on with ranks {}{}",
+                fmt::join(survivors, ", "),
+                in_it ? ", fewer than half of those not known to be dead"
+                      : ", without this one, which came too late");
+  }
+  const std::uint64_t id = derived_id(old.id, 0xdead, old.epoch + 1);
+  return Communicator::create(TRY(group_of(old, survivors, id, old.epoch + 1, timeout_us)), parent.options());
+}
+
+}  // namespace diji::collective
