@@ -23,6 +23,17 @@ bool has_blocks(Operation operation) {
   }
 }
 
+// Whether the rank's side of input (output) is its own block alone.
+bool gives_own_block(Operation operation) {
+  return operation == Operation::all_gather || operation == Operation::gather;
+}
+bool gets_own_block(Operation operation) {
+  return operation == Operation::reduce_scatter || operation == Operation::scatter;
+}
+bool scales(const Call& call) { return call.reduction == Reduction::premul_sum && reduces(call.operation); }
+std::int64_t granule_of(ElementType type) { return std::max<std::int64_t>(kLineBytes / bytes_of(type), 1); }
+std::size_t index_of(std::int64_t value) { return static_cast<std::size_t>(value); }
+
 struct Blocks {
   std::span<const std::int64_t> counts;
   std::span<const std::int64_t> displacements;
@@ -173,110 +184,108 @@ Result<void> check_call(const Call& call, int rank, int world) {
   return {};
 }
 
-Result<Regions> CallMemory::lay_out(const Call& call, const PreparedPlan& prepared) {
-  const Plan& plan = prepared.plan();
-  const int world = plan.request.world;
-  const int slices = plan.request.slices;
-  const ElementType partial_type = accumulator_of(call.type, call.exact);
-  const std::int64_t granule = std::max<std::int64_t>(kLineBytes / bytes_of(call.type), 1);
-
-  // The blocks of the vector as the side that has all of them holds them, and one side's own block at its own
-  // start.
-  std::vector<Extent>& sent = sent_;
-  std::vector<Extent>& received = received_;
-  sent.clear();
+// The blocks of the vector, as the sides that have all of them hold them.
+void CallMemory::cut_blocks(const Call& call, const Plan& plan) {
+  sent_.clear();
   if (has_blocks(call.operation)) {
-    extents_of(sent_blocks(call), world, sent);
-    extents_of(received_blocks(call), world, received);
-  } else {
-    for (int block = 0; block < plan.blocks; ++block) {
-      sent.push_back(part_of({0, vector_count(call, world)}, plan.blocks, block, granule));
-    }
-    received = sent;
+    extents_of(sent_blocks(call), plan.request.world, sent_);
+    extents_of(received_blocks(call), plan.request.world, received_);
+    return;
   }
-  std::int64_t longest = 0;
-  std::int64_t vector = 0;  // of `partial`, whose blocks lie behind each other
-  Regions regions;
-  const bool one_in = call.operation == Operation::all_gather || call.operation == Operation::gather;
-  const bool one_out = call.operation == Operation::reduce_scatter || call.operation == Operation::scatter;
-  for (auto& chunks : chunks_) chunks.assign(static_cast<std::size_t>(plan.chunks()), Extent{});
-  chunks_[2].resize(static_cast<std::size_t>(plan.chunks() * plan.partial_copies));
-  const ChunkRange own_input = chunks_at(Place::input, plan);
-  const ChunkRange own_output = chunks_at(Place::output, plan);
+  const std::int64_t count = vector_count(call, plan.request.world);
   for (int block = 0; block < plan.blocks; ++block) {
-    const Extent from = sent[static_cast<std::size_t>(block)];
-    const Extent to = received[static_cast<std::size_t>(block)];
+    sent_.push_back(part_of({0, count}, plan.blocks, block, granule_of(call.type)));
+  }
+  received_ = sent_;
+}
+
+// Chunks of input and output, a side's own block at that side's start; and of partial, whose blocks lie
+// behind each other.
+void CallMemory::cut_chunks(const Call& call, const Plan& plan) {
+  for (auto& chunks : chunks_) chunks.assign(index_of(plan.chunks()), Extent{});
+  partials().resize(index_of(plan.chunks() * plan.partial_copies));
+  const ChunkRange input = chunks_at(Place::input, plan);
+  const ChunkRange output = chunks_at(Place::output, plan);
+  const int slices = plan.request.slices;
+  longest_ = vector_ = 0;
+  for (int block = 0; block < plan.blocks; ++block) {
+    const Extent from = sent_[index_of(block)];
+    const Extent to = received_[index_of(block)];
     for (int slice = 0; slice < slices; ++slice) {
       const int chunk = block * slices + slice;
-      const auto put = [&](Place place, Extent whole, std::int64_t offset) {
-        chunks_[static_cast<std::size_t>(place)][static_cast<std::size_t>(chunk)] =
-            part_of({offset, whole.count}, slices, slice, granule);
+      const auto part = [&](std::int64_t offset, std::int64_t count) {
+        return part_of({offset, count}, slices, slice, granule_of(call.type));
       };
-      if (own_input.contains(chunk)) put(Place::input, from, one_in ? 0 : from.offset);
-      if (own_output.contains(chunk)) put(Place::output, to, one_out ? 0 : to.offset);
-      put(Place::partial, to, vector);
-      longest = std::max(longest, part_of({0, std::max(from.count, to.count)}, slices, slice, granule).count);
+      if (input.contains(chunk))
+        inputs()[index_of(chunk)] = part(gives_own_block(call.operation) ? 0 : from.offset, from.count);
+      if (output.contains(chunk))
+        outputs()[index_of(chunk)] = part(gets_own_block(call.operation) ? 0 : to.offset, to.count);
+      partials()[index_of(chunk)] = part(vector_, to.count);
+      longest_ = std::max(longest_, part(0, std::max(from.count, to.count)).count);
     }
-    vector += to.count;
+    vector_ += to.count;
   }
-
   for (int chunk = plan.chunks(); chunk < plan.chunks() * plan.partial_copies; ++chunk) {
-    const Extent first = chunks_[2][static_cast<std::size_t>(chunk % plan.chunks())];
-    chunks_[2][static_cast<std::size_t>(chunk)] = {first.offset + vector * (chunk / plan.chunks()),
-                                                   first.count};
+    const Extent first = partials()[index_of(chunk % plan.chunks())];
+    partials()[index_of(chunk)] = {first.offset + vector_ * (chunk / plan.chunks()), first.count};
   }
+}
 
-  auto& input = regions[static_cast<std::size_t>(Place::input)];
-  auto& output = regions[static_cast<std::size_t>(Place::output)];
-  auto& partial = regions[static_cast<std::size_t>(Place::partial)];
-  auto& scratch = regions[static_cast<std::size_t>(Place::scratch)];
-  input = {const_cast<std::byte*>(static_cast<const std::byte*>(call.input)), call.type, chunks_[0], {}};
-  output = {static_cast<std::byte*>(call.output), call.type, chunks_[1], {}};
-  const std::int64_t input_bytes = end_of(chunks_[0]) * bytes_of(call.type);
-  const std::int64_t output_bytes = end_of(chunks_[1]) * bytes_of(call.type);
-  bool in_place = call.input == call.output;
-  if (one_out && own_input.count > 0) {
-    in_place =
-        output.data == input.data + sent[static_cast<std::size_t>(plan.rank)].offset * bytes_of(call.type);
-  } else if (one_in && own_output.count > 0) {
-    in_place = input.data ==
-               output.data + received[static_cast<std::size_t>(plan.rank)].offset * bytes_of(call.type);
-  }
-  if (!in_place && overlap(input.data, input_bytes, output.data, output_bytes)) {
+// Errors: usage, where the two overlap otherwise.
+Result<bool> CallMemory::is_in_place(const Call& call, const Plan& plan) const {
+  const auto* input = static_cast<const std::byte*>(call.input);
+  const auto* output = static_cast<const std::byte*>(call.output);
+  const std::int64_t width = bytes_of(call.type);
+  const std::byte* wanted_input = output;
+  const std::byte* wanted_output = input;
+  if (gets_own_block(call.operation)) wanted_output += sent_[index_of(plan.rank)].offset * width;
+  if (gives_own_block(call.operation)) wanted_input += received_[index_of(plan.rank)].offset * width;
+  const bool in_place = gives_own_block(call.operation) ? input == wanted_input : output == wanted_output;
+  if (!in_place && overlap(input, end_of(chunks_[0]) * width, output, end_of(chunks_[1]) * width)) {
     return fail(ErrorCode::usage, "{}: input and output overlap and are not in place", text_of(call));
   }
+  return in_place;
+}
 
-  scratch_.resize(static_cast<std::size_t>(plan.scratch_chunks * longest * bytes_of(call.type)));
-  chunks_[3].resize(static_cast<std::size_t>(plan.scratch_chunks));
+// The input multiplied by the factor, or kept from an output that is written over it.
+Region CallMemory::copied_input(const Call& call, ElementType type) {
+  const std::int64_t count = end_of(inputs());
+  scaled_.resize(index_of(count * bytes_of(type)));
+  const Operand source{static_cast<const std::byte*>(call.input), call.type};
+  if (scales(call)) {
+    multiply(type, scaled_.data(), source, count, call.factor);
+  } else {
+    convert(type, scaled_.data(), source, count);
+  }
+  return {scaled_.data(), type, inputs(), {}};
+}
+
+Result<Regions> CallMemory::lay_out(const Call& call, const PreparedPlan& prepared) {
+  const Plan& plan = prepared.plan();
+  const ElementType partial_type = accumulator_of(call.type, call.exact);
+  cut_blocks(call, plan);
+  cut_chunks(call, plan);
+  const bool in_place = TRY(is_in_place(call, plan));
+
+  scratch_.resize(index_of(plan.scratch_chunks * longest_ * bytes_of(call.type)));
+  chunks_[3].resize(index_of(plan.scratch_chunks));
   for (int chunk = 0; chunk < plan.scratch_chunks; ++chunk)
-    chunks_[3][static_cast<std::size_t>(chunk)] = {chunk * longest, longest};
-  scratch = {scratch_.data(), call.type, chunks_[3], {}};
+    chunks_[3][index_of(chunk)] = {chunk * longest_, longest_};
 
+  Region input{const_cast<std::byte*>(static_cast<const std::byte*>(call.input)), call.type, inputs(), {}};
+  const Region output{static_cast<std::byte*>(call.output), call.type, outputs(), {}};
   // Partial results lie in the output where its elements are of their type and it has every chunk that is
   // reduced here.
+  Region partial{nullptr, partial_type, partials(), {}};
   if (prepared.partial_may_be_output(in_place) && partial_type == call.type) {
-    partial = {output.data, partial_type, chunks_[1], {}};
+    partial = {output.data, partial_type, outputs(), {}};
   } else if (plan.uses_partial) {
-    partial_.resize(static_cast<std::size_t>(vector * plan.partial_copies * bytes_of(partial_type)));
-    partial = {partial_.data(), partial_type, chunks_[2], {}};
-  } else {
-    partial = {nullptr, partial_type, chunks_[2], {}};
+    partial_.resize(index_of(vector_ * plan.partial_copies * bytes_of(partial_type)));
+    partial.data = partial_.data();
   }
-  const bool copies_input = call.operation == Operation::all_to_all && in_place;
-  const bool scales = call.reduction == Reduction::premul_sum && reduces(call.operation);
-  if (scales || copies_input) {
-    const ElementType type = scales ? partial_type : call.type;
-    const std::int64_t count = end_of(chunks_[0]);
-    scaled_.resize(static_cast<std::size_t>(count * bytes_of(type)));
-    const Operand source{input.data, call.type};
-    if (scales) {
-      multiply(type, scaled_.data(), source, count, call.factor);
-    } else {
-      convert(type, scaled_.data(), source, count);
-    }
-    input = {scaled_.data(), type, chunks_[0], {}};
-  }
-  return regions;
+  if (scales(call)) input = copied_input(call, partial_type);
+  if (call.operation == Operation::all_to_all && in_place) input = copied_input(call, call.type);
+  return Regions{input, output, partial, Region{scratch_.data(), call.type, chunks_[3], {}}};
 }
 
 }  // namespace diji::collective

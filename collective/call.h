@@ -66,9 +66,19 @@ class CallMemory {
   Result<Regions> lay_out(const Call& call, const PreparedPlan& plan);
 
  private:
+  void cut_blocks(const Call& call, const Plan& plan);
+  void cut_chunks(const Call& call, const Plan& plan);
+  Result<bool> is_in_place(const Call& call, const Plan& plan) const;
+  Region copied_input(const Call& call, ElementType type);
+  std::vector<Extent>& inputs() { return chunks_[0]; }
+  std::vector<Extent>& outputs() { return chunks_[1]; }
+  std::vector<Extent>& partials() { return chunks_[2]; }
+
   std::vector<Extent> chunks_[kPlaces];
   std::vector<Extent> sent_;      ///< blocks of the vector on the side of input
   std::vector<Extent> received_;  ///< and of output
+  std::int64_t longest_ = 0;      ///< chunk
+  std::int64_t vector_ = 0;       ///< elements of one copy of partial
   std::vector<std::byte> scratch_;
   std::vector<std::byte> partial_;
   std::vector<std::byte> scaled_;  ///< the input times the factor, of premul_sum

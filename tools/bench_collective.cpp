@@ -4,6 +4,7 @@
 #include "base/host_tensor.h"
 #include "collective/bootstrap.h"
 #include "tools/bench_rows.h"
+#include "tools/collective_check.h"
 #include "tools/output.h"
 #include "tools/table.h"
 
@@ -98,6 +99,10 @@ Result<Request> request_of(const Arguments& arguments, std::string_view operatio
         "--redop: there is no '{}'; sum, avg, prod, min, max, premul-sum, band, bor, bxor, land, lor, lxor",
         redop);
   request.call.reduction = *reduction;
+  if (arguments.has("--check") && (*type == ElementType::f8e4m3 || *type == ElementType::f8e5m2 ||
+                                   *reduction == Reduction::average || *reduction == Reduction::premul_sum)) {
+    return fail(ErrorCode::usage, "--check knows no reference for {} of {}", redop, dtype);
+  }
   request.call.root = static_cast<int>(TRY(arguments.integer("--root", 0, 0, 1 << 20)));
   request.call.exact = arguments.has("--exact");
   request.in_place = arguments.has("--in-place");
@@ -150,7 +155,8 @@ Result<Row> measure(Communicator& communicator, const Request& request, std::int
   call.count = blocks ? std::max<std::int64_t>(bytes / width / world, 1) : bytes / width;
   const std::int64_t total = blocks ? call.count * world : call.count;
   std::vector<std::byte> input(static_cast<std::size_t>(total * width));
-  std::vector<std::byte> output(request.in_place ? 0 : static_cast<std::size_t>(total * width));
+  std::vector<std::byte> output(request.in_place && !request.check ? 0
+                                                                   : static_cast<std::size_t>(total * width));
   call.input = input.data();
   call.output = request.in_place ? input.data() : output.data();
   if (request.in_place && call.operation == Operation::all_gather)
@@ -175,6 +181,7 @@ Result<Row> measure(Communicator& communicator, const Request& request, std::int
     times.push_back(TRY(slowest(communicator, mean)));
     spent += times.back() * inner;
   }
+  if (request.check) row.wrong = TRY(count_wrong(communicator, call, input.data(), output.data()));
   row.time_us = 1e6 * measured(times).median;
   row.algbw_gbps = static_cast<double>(row.bytes) / row.time_us / 1e3;
   row.busbw_gbps = row.algbw_gbps * bus_factor(call.operation, world);
@@ -215,19 +222,23 @@ Result<int> bench_collective(const Arguments& arguments, std::span<const std::st
     print_aside("bench collective: one rank alone; start several with diji launch -n N\n");
   Json rows = Json::array();
   if (speaks && !json)
-    print("{:>12} {:>12} {:>20} {:>10} {:>12} {:>12} {:>12}\n", "bytes", "count", "algorithm", "transport",
-          "time us", "algbw GB/s", "busbw GB/s");
+    print("{:>12} {:>12} {:>20} {:>10} {:>12} {:>12} {:>12} {:>6}\n", "bytes", "count", "algorithm",
+          "transport", "time us", "algbw GB/s", "busbw GB/s", "wrong");
   for (const std::int64_t bytes : request.sizes) {
     const Row row = TRY(measure(*communicator, request, bytes));
     rows.push_back(json_of(row, request));
     if (speaks && !json) {
-      print("{:>12} {:>12} {:>20} {:>10} {:>12.2f} {:>12.3f} {:>12.3f}\n", row.bytes, row.count,
-            row.algorithm, row.transport, row.time_us, row.algbw_gbps, row.busbw_gbps);
+      print("{:>12} {:>12} {:>20} {:>10} {:>12.2f} {:>12.3f} {:>12.3f} {:>6}\n", row.bytes, row.count,
+            row.algorithm, row.transport, row.time_us, row.algbw_gbps, row.busbw_gbps,
+            row.wrong < 0 ? "-" : fmt::format("{}", row.wrong));
     }
   }
+  std::int64_t wrong = 0;
+  for (const Json& row : rows) wrong += row["wrong"].is_null() ? 0 : row["wrong"].get<std::int64_t>();
   if (speaks && json)
     print_json({{"machine", {{"ranks", communicator->world()}, {"diji", DIJI_VERSION}}}, {"rows", rows}});
-  return 0;
+  if (wrong > 0 && speaks) print_aside("diji: bench collective: {} elements are wrong\n", wrong);
+  return wrong > 0 ? kAnswerIsNo : 0;
 }
 
 }  // namespace diji::tools

@@ -80,7 +80,7 @@ std::string ending(int status) {
 
 Result<std::unique_ptr<LaunchedRanks>> LaunchedRanks::start(const LaunchOptions& options) {
   std::unique_ptr<LaunchedRanks> job(new LaunchedRanks);
-  job->tag_ = options.tag;
+  job->capture_ = options.capture;
   job->folder_ = TRY(private_folder());
   TRY(write_token(job->folder_ + "/token"));
   job->address_ = TRY(collective::free_loopback_address());
@@ -102,9 +102,10 @@ Result<std::unique_ptr<LaunchedRanks>> LaunchedRanks::start(const LaunchOptions&
 // The child tells through a pipe that closes with exec why there was none.
 Result<void> LaunchedRanks::spawn(const LaunchOptions& options, int rank) {
   Rank& child = ranks_[static_cast<std::size_t>(rank)];
+  const bool piped = options.tag || options.capture;
   std::array<int, 2> output = {-1, -1};
   std::array<int, 2> problem = {-1, -1};
-  if (pipe2(problem.data(), O_CLOEXEC) != 0 || (options.tag && pipe2(output.data(), O_CLOEXEC) != 0)) {
+  if (pipe2(problem.data(), O_CLOEXEC) != 0 || (piped && pipe2(output.data(), O_CLOEXEC) != 0)) {
     return fail(ErrorCode::io, "a pipe to rank {}: {}", rank, std::strerror(errno));
   }
   const pid_t launcher = getpid();
@@ -116,7 +117,7 @@ Result<void> LaunchedRanks::spawn(const LaunchOptions& options, int rank) {
     sigset_t none;
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, nullptr);
-    if (options.tag) dup2(output[1], STDOUT_FILENO);
+    if (piped) dup2(output[1], STDOUT_FILENO);
     if (options.bind) bind_to_share(rank, options.ranks);
     setenv("DIJI_RANK", std::to_string(rank).c_str(), 1);
     setenv("DIJI_LOCAL_RANK", std::to_string(rank).c_str(), 1);
@@ -133,7 +134,7 @@ Result<void> LaunchedRanks::spawn(const LaunchOptions& options, int rank) {
     _exit(127);
   }
   close(problem[1]);
-  if (options.tag) {
+  if (piped) {
     close(output[1]);
     child.output = output[0];
     fcntl(child.output, F_SETFL, O_NONBLOCK);
@@ -225,6 +226,12 @@ void LaunchedRanks::look_inside() {
 void LaunchedRanks::read_lines(Rank& rank, std::size_t number, bool to_the_end) {
   if (rank.output < 0) return;
   std::array<char, 65536> bytes;
+  if (capture_) {
+    for (ssize_t count = 0; (count = read(rank.output, bytes.data(), bytes.size())) > 0;) {
+      if (number == 0) output_.append(bytes.data(), static_cast<std::size_t>(count));
+    }
+    return;
+  }
   for (ssize_t count = 0; (count = read(rank.output, bytes.data(), bytes.size())) > 0;) {
     rank.line.append(bytes.data(), static_cast<std::size_t>(count));
     for (std::size_t end = 0; (end = rank.line.find('\n')) != std::string::npos;

@@ -14,8 +14,9 @@ namespace diji::tools {
 struct LaunchOptions {
   int ranks = 1;
   double timeout_s = 120;
-  bool tag = false;  ///< "[3] " before each line of a rank
-  bool bind = true;  ///< each rank to its share of the cores, where there are as many as ranks
+  bool tag = false;      ///< "[3] " before each line of a rank
+  bool capture = false;  ///< keep rank 0's stdout for output(), drop the others'
+  bool bind = true;      ///< each rank to its share of the cores, where there are as many as ranks
   std::vector<std::string> command;
 };
 
@@ -34,6 +35,8 @@ class LaunchedRanks {
   /// One line a rank: how it ended, and what it was doing; for people, after a loss.
   std::vector<std::string> report() const;
   bool lost_a_rank() const { return lost_; }
+  /// Of rank 0, with capture.
+  const std::string& output() const { return output_; }
 
  private:
   struct Rank {
@@ -58,7 +61,8 @@ class LaunchedRanks {
   int signals_ = -1;
   int interrupted_ = 0;
   bool lost_ = false;
-  bool tag_ = false;
+  bool capture_ = false;
+  std::string output_;
   std::chrono::steady_clock::time_point end_all_at_ = std::chrono::steady_clock::time_point::max();
 };
 

@@ -12,7 +12,9 @@ import unittest
 import tiny_models
 
 ERROR_KEYS = ["code", "message", "file", "offset", "op", "dtype", "shape", "bytes", "pool"]
-VERBS = ["check", "devices", "run", "compile", "coverage", "verify", "cache", "bench", "op", "plugin"]
+ERROR_KEYS += ["rank", "host", "pid", "seq", "elapsed_s", "missing", "peer_args"]
+VERBS = ["check", "devices", "run", "compile", "coverage", "verify", "cache", "bench", "launch", "ranks"]
+VERBS += ["op", "plugin"]
 OPTIONS = argparse.Namespace()  # of contract.py: diji, example, plugin
 
 

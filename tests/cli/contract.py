@@ -15,6 +15,7 @@ import answers
 import bad_input
 import bench
 import case
+import launched
 import makers
 
 
@@ -28,7 +29,8 @@ def main():
     loader = unittest.TestLoader()
     if case.OPTIONS.pattern:
         loader.testNamePatterns = [f"*{case.OPTIONS.pattern}*"]
-    suite = unittest.TestSuite(loader.loadTestsFromModule(module) for module in (bad_input, answers, bench, makers))
+    modules = (bad_input, answers, bench, launched, makers)
+    suite = unittest.TestSuite(loader.loadTestsFromModule(module) for module in modules)
     result = unittest.TextTestRunner(verbosity=2).run(suite)
     return 0 if result.wasSuccessful() and result.testsRun > 0 else 1
 
