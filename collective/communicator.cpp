@@ -268,6 +268,8 @@ Result<void> Communicator::execute(const Call& call, CallTag tag) {
 
 Result<void> Communicator::finish(Progress& execution, const Call& call) {
   warned_ = false;
+  // A call that would wait for nobody must not succeed in what the others have given up.
+  if (auto failure = reported_failure(*group_.segment)) return failed(std::move(*failure), call);
   while (true) {
     const Result<bool> moved = execution.advance();
     if (!moved) {
@@ -296,8 +298,8 @@ Result<void> Communicator::wait(Progress& execution, const Call& call) {
   }
   constexpr std::int64_t kSleepUs = 50'000;
   constexpr std::int64_t kSuspendedUs = 1'000'000;
-  own_board().recorder.waits_for(execution.waits_for());
   Doorbell& bell = own_board().doorbell;
+  FlightRecorder& recorder = own_board().recorder;
   std::int64_t before_us = now_us();
   if (began_us_ == 0) {
     began_us_ = before_us;
@@ -307,6 +309,7 @@ Result<void> Communicator::wait(Progress& execution, const Call& call) {
     const std::uint32_t announced = bell.announce();
     const Result<bool> moved = execution.advance();
     if (!moved || *moved || execution.done()) break;
+    recorder.waits_for(execution.waits_for());
     if (auto looked = look_around(execution, call, before_us - began_us_); !looked) {
       bell.withdraw();
       return failed(looked.error(), call);
@@ -316,6 +319,7 @@ Result<void> Communicator::wait(Progress& execution, const Call& call) {
       return failed(late(execution, call, before_us - began_us_), call);
     }
     bell.sleep(announced, std::min(kSleepUs, deadline_us_ - before_us));
+    recorder.waits_for(-1);  // whoever is stuck from here on waits for nobody
     const std::int64_t after_us = now_us();
     // Whoever was stopped himself must not call the others late.
     if (after_us - before_us > kSuspendedUs) deadline_us_ += after_us - before_us;
@@ -370,10 +374,27 @@ Error Communicator::mismatch(const Progress& execution, const Call& call) const 
   return error;
 }
 
+// A peer may itself wait for another: who is at the end of the chain. Where that goes in a circle (all are
+// about to move), the peer.
+int Communicator::cause(int peer) const {
+  int last = peer;
+  for (int hop = 0; hop < world(); ++hop) {
+    if (group_.members[static_cast<std::size_t>(last)].local < 0 || is_silent(last)) return last;
+    const auto record = board(last).recorder.latest();
+    if (!record || record->end_us != 0 || record->waits_for < 0) return last;
+    last = record->waits_for;
+  }
+  return peer;
+}
+
+bool Communicator::is_silent(int rank) const {
+  constexpr std::int64_t kSilentUs = 4 * Watcher::kHeartbeatUs;
+  return group_.watcher && now_us() - board(rank).heartbeat_us.load(std::memory_order_relaxed) > kSilentUs;
+}
+
 // Alive and elsewhere, stopped, or not there yet: what the peer's board says.
 Error Communicator::late(const Progress& execution, const Call& call, std::int64_t waited_us) const {
-  constexpr std::int64_t kSilentUs = 4 * Watcher::kHeartbeatUs;
-  const int peer = std::max(execution.waits_for(), 0);
+  const int peer = cause(std::max(execution.waits_for(), 0));
   Error error;
   error.code = ErrorCode::deadline;
   error.peer.rank = peer;
@@ -383,7 +404,7 @@ Error Communicator::late(const Progress& execution, const Call& call, std::int64
     const Board& theirs = board(peer);
     const std::int64_t silent_us = now_us() - theirs.heartbeat_us.load(std::memory_order_relaxed);
     const auto last = theirs.recorder.latest();
-    if (group_.watcher && silent_us > kSilentUs) {
+    if (is_silent(peer)) {
       state = fmt::format("shows no sign of life for {:.1f} s (stopped, or its host is)",
                           static_cast<double>(silent_us) / 1e6);
     } else if (!last) {
@@ -407,10 +428,13 @@ std::unexpected<Error> Communicator::failed(Error error, const Call& call) {
   const std::int64_t sequence = sequence_ - 1;
   if (error.peer.sequence < 0) error.peer.sequence = sequence;
   report_failure(*group_.segment, error, rank());
-  // The first one counts: it is the cause, and all ranks then name the same.
-  while (group_.segment->first_failure().state.load(std::memory_order_acquire) != 2)
-    std::this_thread::yield();
-  Error first = *reported_failure(*group_.segment);
+  // The first one counts: it is the cause, and all ranks then name the same. Whoever is writing it may die of
+  // it.
+  constexpr std::int64_t kWritingUs = 100'000;
+  const std::int64_t until_us = now_us() + kWritingUs;
+  std::optional<Error> written;
+  while (!(written = reported_failure(*group_.segment)) && now_us() < until_us) std::this_thread::yield();
+  Error first = written ? *written : error;
   if (first.code == error.code && first.peer.rank == error.peer.rank) first = error;
   const int guilty = static_cast<int>(first.peer.rank);
   if (guilty >= 0 && guilty < world()) {

@@ -102,6 +102,8 @@ class Communicator {
   std::unexpected<Error> failed(Error error, const Call& call);
   Error mismatch(const Progress& execution, const Call& call) const;
   Error late(const Progress& execution, const Call& call, std::int64_t waited_us) const;
+  int cause(int peer) const;
+  bool is_silent(int rank) const;
   std::string who(int rank) const;
   Board& board(int rank) const {
     return group_.segment->board(group_.members[static_cast<std::size_t>(rank)].local);

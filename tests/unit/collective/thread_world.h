@@ -18,8 +18,10 @@ namespace diji::collective {
 class ThreadWorld {
  public:
   explicit ThreadWorld(int world, CommunicatorOptions options = {})
+      : ThreadWorld(world, std::move(options), SegmentShape::for_ranks(world)) {}
+  ThreadWorld(int world, CommunicatorOptions options, SegmentShape shape)
       : world_(world), options_(std::move(options)) {
-    segment_ = HostSegment::create(SegmentShape::for_ranks(world), 7).value();
+    segment_ = HostSegment::create(shape, 7).value();
     for (int rank = 0; rank < world; ++rank) servers_.push_back(DescriptorServer::start().value());
   }
 
