@@ -134,7 +134,7 @@ Result<bool> Execution::advance() {
 Result<bool> Execution::push(std::size_t index) {
   const PreparedPlan::Send& send = plan_->rounds_[round_].sends[index];
   bool moved = false;
-  for (bool again = true; again;) {
+  while (true) {  // each turn moves something or blocks a peer
     ready_.clear();
     std::int64_t least = kDone;
     for (std::size_t p = 0; p < send.peers.size(); ++p) {
@@ -146,16 +146,15 @@ Result<bool> Execution::push(std::size_t index) {
       }
       if (sent == least) ready_.push_back(static_cast<int>(p));
     }
-    again = false;
     if (ready_.empty()) break;
     if (ready_.size() > 1 && TRY(push_fragment(index, ready_))) {
-      moved = again = true;
+      moved = true;
       continue;
     }
     for (std::size_t i = 0; i < ready_.size(); ++i) {
       const int position = ready_[i];
       if (TRY(push_fragment(index, std::span(&position, 1)))) {
-        moved = again = true;
+        moved = true;
       } else {
         blocked_[index_of(send.peers[index_of(position)])] = 1;
       }
