@@ -36,6 +36,16 @@ Result<int> number_of(const char* name) {
   return number;
 }
 
+Result<std::int64_t> microseconds_of(const char* name, std::int64_t otherwise) {
+  const auto seconds = variable(name);
+  if (!seconds) return otherwise;
+  char* end = nullptr;
+  const double value = std::strtod(seconds->c_str(), &end);
+  if (*end != '\0' || !(value > 0) || value > 1e6)
+    return fail(ErrorCode::usage, "{}={} is no number of seconds", name, *seconds);
+  return static_cast<std::int64_t>(value * 1e6);
+}
+
 std::string first_line_of(const char* path) {
   std::ifstream stream(path);
   std::string line;
@@ -99,13 +109,8 @@ std::string host_name() {
 Result<Identity> identity_from_environment() {
   Identity identity;
   identity.host = host_key();
-  if (const auto seconds = variable("DIJI_TIMEOUT")) {
-    char* end = nullptr;
-    const double value = std::strtod(seconds->c_str(), &end);
-    if (*end != '\0' || !(value > 0) || value > 1e6)
-      return fail(ErrorCode::usage, "DIJI_TIMEOUT={} is no number of seconds", *seconds);
-    identity.timeout_us = static_cast<std::int64_t>(value * 1e6);
-  }
+  identity.timeout_us = TRY(microseconds_of("DIJI_TIMEOUT", identity.timeout_us));
+  identity.warning_us = TRY(microseconds_of("DIJI_WARN_AFTER", identity.warning_us));
   if (const auto path = variable("DIJI_TOKEN_FILE")) identity.token = TRY(token_from(*path));
   const bool torchrun =
       !variable("DIJI_RANK") && variable("RANK") && variable("WORLD_SIZE") && variable("MASTER_ADDR");
@@ -167,6 +172,7 @@ Result<Group> join(const Identity& identity) {
 Result<std::unique_ptr<Communicator>> communicator_of_job(CommunicatorOptions options) {
   const Identity identity = TRY(identity_from_environment());
   if (options.timeout_us < 0) options.timeout_us = identity.timeout_us;
+  if (options.warning_us < 0) options.warning_us = identity.warning_us;
   return Communicator::create(TRY(join(identity)), std::move(options));
 }
 

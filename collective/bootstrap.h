@@ -18,18 +18,21 @@ struct Identity {
   std::string token;
   std::string host;  ///< what tells hosts apart: DIJI_HOST_ID, else this boot and network namespace
   std::int64_t timeout_us = 120'000'000;
+  std::int64_t warning_us = 5'000'000;
   std::string source = "alone";  ///< "diji launch", "torchrun", …
 };
 
-/// DIJI_RANK, DIJI_WORLD_SIZE, DIJI_RENDEZVOUS, DIJI_TOKEN_FILE, DIJI_TIMEOUT, DIJI_HOST_ID of `diji launch`,
-/// else RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT of torchrun. Errors: usage, naming the variable that is
-/// missing or no number; a token file that others may read is refused.
+/// DIJI_RANK, DIJI_WORLD_SIZE, DIJI_RENDEZVOUS, DIJI_TOKEN_FILE, DIJI_TIMEOUT, DIJI_WARN_AFTER (seconds after
+/// which a waiting rank warns once), DIJI_HOST_ID of `diji launch`, else RANK, WORLD_SIZE, MASTER_ADDR,
+/// MASTER_PORT of torchrun. Errors: usage, naming the variable that is missing or no number; a token file
+/// that others may read is refused.
 Result<Identity> identity_from_environment();
 
 /// Meets the other ranks and shares the memory of the host with those on it.
 Result<Group> join(const Identity& identity);
 
-/// Both of the above. `options.timeout_us` below 0: the identity's.
-Result<std::unique_ptr<Communicator>> communicator_of_job(CommunicatorOptions options = {.timeout_us = -1});
+/// Both of the above. Times of `options` below 0: the identity's.
+Result<std::unique_ptr<Communicator>> communicator_of_job(CommunicatorOptions options = {.timeout_us = -1,
+                                                                                         .warning_us = -1});
 
 }  // namespace diji::collective

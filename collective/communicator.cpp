@@ -112,7 +112,7 @@ Result<void> Communicator::start() {
   for (int other = 0; other < world(); ++other) {
     const Member& member = group_.members[static_cast<std::size_t>(other)];
     if (other == rank() || member.local < 0 || member.pid == getpid()) continue;
-    TRY(group_.watcher->watch(member.pid, [segment = group_.segment, member, other, reporter = rank()] {
+    const auto died = [segment = group_.segment, member, other, reporter = rank()] {
       Board& dead = segment->board(member.local);
       std::uint32_t state = dead.state.load(std::memory_order_acquire);
       while (state != Board::kFinished && !dead.state.compare_exchange_weak(state, Board::kDead)) {
@@ -125,7 +125,11 @@ Result<void> Communicator::start() {
       error.peer.sequence = last ? last->sequence : -1;
       error.message = fmt::format("rank {} on {} (pid {}) died", other, member.host, member.pid);
       report_failure(*segment, error, reporter);
-    }));
+    };
+    // A fast peer may have been here, done all and left before: that is no failure.
+    const auto watched = group_.watcher->watch(member.pid, died);
+    if (!watched && watched.error().code != ErrorCode::peer_lost) return watched;
+    if (!watched) died();
   }
   return {};
 }

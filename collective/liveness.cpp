@@ -1,6 +1,8 @@
 // The watcher's thread and the first failure of a segment.
 #include "collective/liveness.h"
 
+#include "collective/forks.h"
+
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/eventfd.h>
@@ -38,6 +40,7 @@ struct Watcher::State {
   std::vector<Watched> watched;
   std::vector<std::weak_ptr<std::function<void()>>> heartbeats;
   bool stopping = false;
+  std::uint32_t forks = forks_of_this_process();
   int wake = -1;
 
   ~State() {
@@ -108,6 +111,8 @@ Watcher::Watcher() : state_(std::make_shared<State>()) {
 }
 
 Watcher::~Watcher() {
+  // A child has no such thread, and may have its mutex in the state in which the thread held it.
+  if (state_->forks != forks_of_this_process()) return;
   {
     const std::lock_guard lock(state_->mutex);
     state_->stopping = true;
@@ -118,7 +123,8 @@ Watcher::~Watcher() {
 Result<void> Watcher::watch(int pid, std::function<void()> died) {
   const int descriptor = static_cast<int>(syscall(SYS_pidfd_open, pid, 0));
   if (descriptor < 0) {
-    auto error = fail(ErrorCode::peer_lost, "process {} cannot be watched: {}", pid, std::strerror(errno));
+    auto error = fail(errno == ESRCH ? ErrorCode::peer_lost : ErrorCode::io,
+                      "process {} cannot be watched: {}", pid, std::strerror(errno));
     error.error().peer.pid = pid;
     return error;
   }

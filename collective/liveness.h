@@ -28,7 +28,7 @@ class Watcher {
   Watcher& operator=(const Watcher&) = delete;
 
   /// Calls `died` once, from the watcher's thread, when the process has ended. Errors: peer_lost when it
-  /// already has.
+  /// already has, io where it cannot be watched.
   Result<void> watch(int pid, std::function<void()> died);
   /// Called about every kHeartbeatUs, from the watcher's thread, until the returned handle is gone.
   std::shared_ptr<void> beat(std::function<void()> heartbeat);

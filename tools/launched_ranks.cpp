@@ -1,13 +1,13 @@
 // fork, exec, pidfds and a signalfd in one poll loop.
 #include "tools/launched_ranks.h"
 
-#include "base/files.h"
 #include "collective/socket_address.h"
 #include "tools/output.h"
 
 #include <fcntl.h>
 #include <poll.h>
 #include <sched.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/random.h>
 #include <sys/signalfd.h>
@@ -23,6 +23,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 
 namespace diji::tools {
 namespace {
@@ -30,24 +31,50 @@ namespace {
 // Survivors notice a death within a second and have that long to say so and to end by themselves.
 constexpr auto kGrace = std::chrono::seconds(10);
 
-Result<std::string> private_folder() {
-  std::string pattern = (std::filesystem::temp_directory_path() / "diji-launch-XXXXXX").string();
-  if (mkdtemp(pattern.data()) == nullptr) return fail(ErrorCode::io, "{}: {}", pattern, std::strerror(errno));
-  return pattern;
-}
-
-Result<void> write_token(const std::string& path) {
+// In memory that only this user's processes can open, through /proc/PID/fd: there is no file to clean up when
+// the launcher is killed.
+Result<int> token_descriptor() {
   std::array<unsigned char, 16> random{};
   if (getrandom(random.data(), random.size(), 0) != std::ssize(random))
     return fail(ErrorCode::io, "no random numbers");
   std::string token;
   for (const unsigned char byte : random) token += fmt::format("{:02x}", byte);
-  const int file = open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, S_IRUSR | S_IWUSR);
   token += '\n';
-  const bool written = file >= 0 && write(file, token.data(), token.size()) == std::ssize(token);
-  if (file >= 0) close(file);
-  if (!written) return fail(ErrorCode::io, "{}: {}", path, std::strerror(errno));
-  return {};
+  const int descriptor = memfd_create("diji-token", MFD_CLOEXEC);
+  if (descriptor < 0 || fchmod(descriptor, S_IRUSR | S_IWUSR) != 0 ||
+      write(descriptor, token.data(), token.size()) != std::ssize(token)) {
+    const int why = errno;
+    if (descriptor >= 0) close(descriptor);
+    return fail(ErrorCode::io, "memory for the job's token: {}", std::strerror(why));
+  }
+  return descriptor;
+}
+
+// Of all threads of the process. Empty where the kernel does not tell (CONFIG_PROC_CHILDREN).
+std::vector<pid_t> children_of(pid_t parent) {
+  std::vector<pid_t> children;
+  std::error_code gone;
+  for (std::filesystem::directory_iterator task(fmt::format("/proc/{}/task", parent), gone), end;
+       !gone && task != end; task.increment(gone)) {
+    std::ifstream listed(task->path() / "children");
+    for (pid_t child = 0; listed >> child;) children.push_back(child);
+  }
+  return children;
+}
+
+// A shell that waits for its command passes no signal on.
+void signal_tree(pid_t process, int signal) {
+  const std::vector<pid_t> children = children_of(process);
+  kill(process, signal);
+  for (const pid_t child : children) signal_tree(child, signal);
+}
+
+// What ranks have started and left behind becomes this process's (PR_SET_CHILD_SUBREAPER) and ends here.
+void end_orphans() {
+  for (std::vector<pid_t> orphans; !(orphans = children_of(getpid())).empty();) {
+    for (const pid_t orphan : orphans) kill(orphan, SIGKILL);
+    for (const pid_t orphan : orphans) waitpid(orphan, nullptr, 0);
+  }
 }
 
 // Ranks that wait for each other on one core while another core works for somebody else take ten times as
@@ -81,9 +108,9 @@ std::string ending(int status) {
 Result<std::unique_ptr<LaunchedRanks>> LaunchedRanks::start(const LaunchOptions& options) {
   std::unique_ptr<LaunchedRanks> job(new LaunchedRanks);
   job->capture_ = options.capture;
-  job->folder_ = TRY(private_folder());
-  TRY(write_token(job->folder_ + "/token"));
+  job->token_ = TRY(token_descriptor());
   job->address_ = TRY(collective::free_loopback_address());
+  prctl(PR_SET_CHILD_SUBREAPER, 1);
   sigset_t signals;
   sigemptyset(&signals);
   for (const int signal : {SIGINT, SIGTERM, SIGHUP}) sigaddset(&signals, signal);
@@ -123,7 +150,7 @@ Result<void> LaunchedRanks::spawn(const LaunchOptions& options, int rank) {
     setenv("DIJI_LOCAL_RANK", std::to_string(rank).c_str(), 1);
     setenv("DIJI_WORLD_SIZE", std::to_string(options.ranks).c_str(), 1);
     setenv("DIJI_RENDEZVOUS", address_.c_str(), 1);
-    setenv("DIJI_TOKEN_FILE", (folder_ + "/token").c_str(), 1);
+    setenv("DIJI_TOKEN_FILE", fmt::format("/proc/{}/fd/{}", launcher, token_).c_str(), 1);
     setenv("DIJI_TIMEOUT", fmt::format("{}", options.timeout_s).c_str(), 1);
     std::vector<char*> words;
     for (const std::string& word : options.command) words.push_back(const_cast<char*>(word.c_str()));
@@ -155,14 +182,15 @@ LaunchedRanks::~LaunchedRanks() {
       if (descriptor >= 0) close(descriptor);
     }
   }
-  if (signals_ >= 0) close(signals_);
-  std::error_code ignored;
-  if (!folder_.empty()) std::filesystem::remove_all(folder_, ignored);
+  end_orphans();
+  for (const int descriptor : {signals_, token_}) {
+    if (descriptor >= 0) close(descriptor);
+  }
 }
 
 void LaunchedRanks::kill_all(int signal) {
   for (const Rank& rank : ranks_) {
-    if (rank.pid > 0 && !rank.ended) kill(rank.pid, signal);
+    if (rank.pid > 0 && !rank.ended) signal_tree(rank.pid, signal);
   }
 }
 
@@ -203,7 +231,7 @@ void LaunchedRanks::reap(Rank& rank) {
   if (waitpid(rank.pid, &rank.status, WNOHANG) != rank.pid) return;
   rank.ended = true;
   const bool bad = !WIFEXITED(rank.status) || WEXITSTATUS(rank.status) == exit_code(ErrorCode::peer_lost);
-  if (bad && !std::exchange(lost_, true) && interrupted_ == 0) {
+  if (bad && interrupted_ == 0 && !std::exchange(lost_, true)) {
     look_inside();
     end_all_at_ = std::chrono::steady_clock::now() + kGrace;
   }

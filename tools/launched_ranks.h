@@ -56,7 +56,7 @@ class LaunchedRanks {
   void kill_all(int signal);
 
   std::vector<Rank> ranks_;
-  std::string folder_;
+  int token_ = -1;  ///< descriptor
   std::string address_;
   int signals_ = -1;
   int interrupted_ = 0;

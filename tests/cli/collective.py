@@ -1,0 +1,303 @@
+"""diji launch, ranks and bench collective: what is said, how soon, and what is left when ranks end in every way."""
+
+import contextlib
+import functools
+import json
+import os
+import pathlib
+import random
+import re
+import shlex
+import signal
+import subprocess
+import tempfile
+import time
+
+import case
+from case import Case
+
+LOOP = ["bench", "collective", "all_reduce", "--bytes", "4K", "--iters", "100000000"]  # until somebody ends it
+DEATH_S = 5  # five times the bound; the grace of 10 s, after which launch kills who is left, must not be needed
+FORKS = """#!/bin/sh
+sleep 60 & # keeps every descriptor that the rank has
+exec "$@"
+"""
+
+
+def state_of(pid):
+    """The letter of /proc/PID/stat; nothing where there is no such process."""
+    try:
+        return pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return None
+
+
+def running(marker):
+    """Processes whose environment has the marker: a job's ranks and whatever they started."""
+    found = []
+    for folder in pathlib.Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if marker.encode() in (folder / "environ").read_bytes() and state_of(folder.name) not in (None, "Z"):
+                found.append(int(folder.name))
+    return found
+
+
+class Job:
+    """A launcher with its output in files: a pipe would stay open in whatever outlives it."""
+
+    def __init__(self, test, ranks, command, *options, **environment):
+        self.test = test
+        self.folder = pathlib.Path(tempfile.mkdtemp(dir=test.here))
+        self.temporary = self.folder / "tmp"
+        self.temporary.mkdir()
+        self.marker = f"DIJI_TEST_JOB={self.folder}"
+        environment = test.environment | environment
+        environment |= {"TMPDIR": str(self.temporary), "DIJI_TEST_JOB": str(self.folder)}
+        words = [case.OPTIONS.diji, "launch", "-n", str(ranks), *options, "--", *map(str, command)]
+        with (self.folder / "out").open("w") as out, (self.folder / "err").open("w") as err:
+            files = {"cwd": test.here, "stdin": subprocess.DEVNULL, "stdout": out, "stderr": err}
+            self.process = subprocess.Popen(words, env=environment, **files)
+        test.addCleanup(self.clean)
+
+    def clean(self):
+        for pid in running(self.marker):
+            with contextlib.suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
+        self.process.kill()
+        self.process.wait()
+
+    def out(self):
+        return (self.folder / "out").read_text()
+
+    def err(self):
+        return (self.folder / "err").read_text()
+
+    def until(self, what, seconds=20):
+        deadline = time.monotonic() + seconds
+        while not (found := what()):
+            if time.monotonic() > deadline or self.process.poll() is not None:
+                self.test.fail(f"{what} did not come to be: {self.out()}{self.err()}")
+            time.sleep(0.01)
+        return found
+
+    def pids(self, ranks):
+        """By rank, once all of them call."""
+
+        def look():
+            for child in self.children()[:1]:
+                run = self.test.run_program(case.OPTIONS.diji, "ranks", child, "--json")
+                found = json.loads(run.stdout)["communicators"][0]["ranks"] if run.returncode == 0 else []
+                if sum(bool(rank["calls"]) for rank in found) == ranks:
+                    return [rank["pid"] for rank in found]
+            return None
+
+        return self.until(look)
+
+    def children(self):
+        listed = pathlib.Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text()
+        return [int(pid) for pid in listed.split()]
+
+    def end(self, code, seconds=DEATH_S):
+        begin = time.monotonic()
+        try:
+            found = self.process.wait(timeout=30)
+        except subprocess.TimeoutExpired:
+            self.test.fail(f"it does not end: {self.err()}")
+        took = time.monotonic() - begin
+        self.test.assertEqual(found, code, self.out() + self.err())
+        self.test.assertLess(took, seconds, self.err())
+        self.nothing_left()
+        return self.err()
+
+    def nothing_left(self, seconds=0):
+        deadline = time.monotonic() + seconds
+        while (left := running(self.marker)) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        self.test.assertEqual(left, [])
+        self.test.assertEqual(list(self.temporary.iterdir()), [])
+
+
+class Collective(Case):
+    def job(self, ranks, command, *options, **environment):
+        return Job(self, ranks, [case.OPTIONS.diji, *command], *options, **environment)
+
+    def shell(self, ranks, text, *options, **environment):
+        """`$DIJI` is the command."""
+        return Job(self, ranks, ["sh", "-c", text], *options, DIJI=case.OPTIONS.diji, **environment)
+
+    def one_line_a_rank(self, err, ranks, dead, ending):
+        """What survivors say and what launch says; that both name the dead rank."""
+        for rank in set(range(ranks)) - {dead}:
+            lines = [line for line in err.splitlines() if re.match(rf"rank {rank}: \w+ #\d+: ", line)]
+            self.assertEqual(len(lines), 1, err)
+            self.assertRegex(lines[0], rf": rank {dead} on \S+ \(pid \d+\)", err)
+        report = [line for line in err.splitlines() if line.startswith("diji launch: rank ")]
+        self.assertEqual(len(report), ranks, err)
+        self.assertRegex(report[dead], rf"^diji launch: rank {dead} \(pid \d+\): {ending}", err)
+        for rank in set(range(ranks)) - {dead}:
+            self.assertRegex(report[rank], r"exit code 5; (in|after) #\d+ \w+", err)
+
+    def test_a_rank_is_killed(self):
+        seed = int(os.environ.get("DIJI_FAULT_SEED", "1"))
+        draw = random.Random(seed)
+        for ranks, operation in ((2, "all_reduce"), (3, "broadcast"), (4, "all_to_all")):
+            with self.subTest(ranks=ranks, operation=operation, seed=seed):
+                size = draw.choice(["8", "64K", "4M"])
+                job = self.job(ranks, ["bench", "collective", operation, "--bytes", size, "--iters", "100000000"])
+                pids = job.pids(ranks)
+                time.sleep(draw.random() * 0.2)
+                dead = draw.randrange(ranks)
+                os.kill(pids[dead], signal.SIGKILL)
+                self.one_line_a_rank(job.end(5), ranks, dead, r"killed by signal 9 \(Killed\)")
+
+    def test_a_child_of_the_dead_rank_lives_on(self):
+        script = self.write("forks", FORKS.encode())
+        script.chmod(0o755)
+        job = Job(self, 2, [script, case.OPTIONS.diji, *LOOP])
+        os.kill(job.pids(2)[1], signal.SIGKILL)
+        self.one_line_a_rank(job.end(5), 2, 1, "killed by signal 9")
+
+    def test_a_rank_is_stopped_and_goes_on(self):
+        job = self.job(2, [*LOOP[:-1], "2000"], DIJI_WARN_AFTER="1")
+        pid = job.pids(2)[1]
+        os.kill(pid, signal.SIGSTOP)
+        job.until(lambda: "for rank 1 on" in job.err())
+        os.kill(pid, signal.SIGCONT)
+        self.assertNotIn("diji launch", job.end(0, seconds=20))
+        self.assertEqual(len(job.out().splitlines()), 2, job.out())  # the head of the table and its row
+
+    def test_a_rank_is_stopped_past_the_deadline(self):
+        job = self.job(3, LOOP, "--timeout", "2")
+        pids = job.pids(3)
+        os.kill(pids[2], signal.SIGSTOP)
+        time.sleep(3)
+        os.kill(pids[2], signal.SIGCONT)
+        err = job.end(5)
+        for rank in range(3):  # the one that was stopped learns that the others have given it up
+            self.assertRegex(err, rf"(?m)^rank {rank}: \w+ #\d+: .* for rank 2 on ", err)
+        self.assertRegex(err, r"for rank 2 on \S+ \(pid \d+\), which shows no sign of life for")
+
+    def test_a_stopped_rank_is_ended(self):
+        job = self.job(2, LOOP, "--timeout", "1")
+        os.kill(job.pids(2)[0], signal.SIGSTOP)
+        err = job.end(5, seconds=20)
+        self.assertRegex(err, r"diji launch: rank 0 \(pid \d+\): killed by signal 9")
+
+    def test_a_rank_leaves_early(self):
+        text = 'n=1000000; [ $DIJI_RANK = 1 ] && n=10; '
+        job = self.shell(3, text + 'exec "$DIJI" bench collective all_reduce --bytes 8 --iters $n')
+        self.one_line_a_rank(job.end(5), 3, 1, "exit code 0")
+
+    def test_ranks_that_differ(self):
+        for mine, other, said in (
+            ("all_reduce", "barrier", ("all_reduce", "barrier")),
+            ("broadcast", "broadcast --root 1", ("root 0", "root 1")),
+            ("all_gather", "all_gather --dtype i32", ("f32", "i32")),
+            ("all_reduce", "all_reduce --redop max", ("sum", "max")),
+        ):
+            with self.subTest(mine=mine, other=other):
+                text = f'[ $DIJI_RANK = 1 ] && exec "$DIJI" bench collective {other} --bytes 4K; '
+                job = self.shell(2, text + f'exec "$DIJI" bench collective {mine} --bytes 4K')
+                err = job.end(5)
+                for rank in range(2):
+                    said = rf"(?m)^rank {rank}: \w+ #\d+: rank [01] calls .*, but rank [01] on \S+ \(pid \d+\) calls "
+                    self.assertRegex(err, said, err)
+                for word in said:
+                    self.assertIn(word, err)
+
+    def test_a_rank_never_arrives(self):
+        text = '[ $DIJI_RANK = 2 ] && exec sleep 3; exec "$DIJI" bench collective barrier'
+        job = self.shell(3, text, "--timeout", "1")
+        err = job.end(5, seconds=10)
+        self.assertEqual(err.count("rank 2 never arrived"), 2, err)
+
+    def test_the_launcher_is_killed(self):
+        job = self.job(3, LOOP)
+        job.pids(3)
+        job.process.kill()
+        job.process.wait()
+        job.nothing_left(seconds=DEATH_S)
+
+    def test_signals_of_the_launcher(self):
+        for number, code in ((signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)):
+            direct = [case.OPTIONS.diji, *LOOP]
+            for command, processes in ((direct, 2), (["sh", "-c", f"{shlex.join(direct)}; true"], 4)):
+                with self.subTest(number=number, command=command[0]):
+                    job = Job(self, 2, command)
+                    job.until(functools.partial(lambda job, all: len(running(job.marker)) > all, job, processes))
+                    job.process.send_signal(number)
+                    self.assertNotIn("diji launch", job.end(code))
+
+    def test_exit_codes_and_output(self):
+        job = self.shell(3, 'echo "rank $DIJI_RANK of $DIJI_WORLD_SIZE, $DIJI_LOCAL_RANK"; exit $((DIJI_RANK * 3))')
+        self.assertEqual(job.end(3), "")
+        self.assertEqual(sorted(job.out().splitlines()), [f"rank {rank} of 3, {rank}" for rank in range(3)])
+        job = self.shell(2, "echo a; echo b; printf c", "--tag")
+        self.assertEqual(job.end(0), "")
+        self.assertEqual(sorted(job.out().splitlines()), [f"[{rank}] {line}" for rank in range(2) for line in "abc"])
+
+    def test_what_ranks_leave_behind_ends(self):
+        job = self.shell(2, "sleep 60 & exit 0")
+        job.end(0)
+
+    def test_refusals(self):
+        for words, code, part in (
+            ([], 2, "needs CMD"),
+            (["true"], 2, "needs -n N"),
+            (["-n", "0", "true"], 2, "-n"),
+            (["-n", "x", "true"], 2, "-n"),
+            (["-n", "2"], 2, "CMD"),
+            (["-n", "2", "--timeout", "0", "true"], 2, "--timeout"),
+            (["-n", "2", "./no-such-command"], 3, "no-such-command"),
+        ):
+            with self.subTest(words):
+                self.assertIn(part, self.diji("launch", *words, code=code).stderr)
+        self.assertIn("is no verb", self.diji("lunch", code=2).stderr)
+        open_to_all = self.write("token", b"secret\n")
+        open_to_all.chmod(0o644)
+        barrier = ["bench", "collective", "barrier"]
+        rank = {"DIJI_RANK": "0", "DIJI_WORLD_SIZE": "1"}
+        for environment, part in (
+            (rank | {"DIJI_TOKEN_FILE": str(open_to_all)}, "others may read it"),
+            (rank | {"DIJI_TOKEN_FILE": str(self.here / "absent")}, "no such file"),
+            (rank | {"DIJI_WORLD_SIZE": "many"}, "DIJI_WORLD_SIZE=many is no number"),
+            (rank | {"DIJI_WORLD_SIZE": "-1"}, "DIJI_WORLD_SIZE=-1 is no number"),
+            (rank | {"DIJI_WORLD_SIZE": "0"}, "rank 0 of a world of 0"),
+            ({"DIJI_RANK": "3", "DIJI_WORLD_SIZE": "2"}, "rank 3 of a world of 2"),
+            ({"DIJI_RANK": "0"}, "DIJI_WORLD_SIZE is not set"),
+            ({"DIJI_RANK": "0", "DIJI_WORLD_SIZE": "2"}, "DIJI_RENDEZVOUS is not set"),
+            (rank | {"DIJI_TIMEOUT": "soon"}, "DIJI_TIMEOUT=soon is no number"),
+            (rank | {"DIJI_WARN_AFTER": "-3"}, "DIJI_WARN_AFTER=-3 is no number"),
+        ):
+            with self.subTest(environment):
+                code = 3 if "absent" in str(environment) else 2
+                self.assertIn(part, self.diji(*barrier, code=code, **environment).stderr)
+
+    def test_ranks_of_a_job_that_waits(self):
+        job = self.job(2, LOOP)
+        pids = job.pids(2)
+        os.kill(pids[1], signal.SIGSTOP)
+
+        def waits():
+            return self.document("ranks", pids[0])["communicators"][0]["ranks"][0]["calls"][0]["waits_for"] == 1
+
+        job.until(waits)
+        last = self.document("ranks", pids[0])["communicators"][0]
+        self.assertEqual([rank["pid"] for rank in last["ranks"]], pids)
+        self.assertIsNone(last["failure"])
+        self.assertEqual((last["ranks"][0]["state"], len(last["ranks"][0]["calls"])), ("present", 1))
+        dump = self.document("ranks", pids[0], "--dump")["communicators"][0]
+        calls = dump["ranks"][0]["calls"]
+        self.assertGreater(len(calls), 1)
+        self.assertEqual([call["seq"] for call in calls], list(range(calls[0]["seq"], calls[0]["seq"] + len(calls))))
+        text = self.diji("ranks", pids[0]).stdout
+        self.assertRegex(text, r"rank 0 \(pid \d+\): in #\d+ \w+.*, waits for rank 1")
+        os.kill(pids[1], signal.SIGCONT)
+        job.process.terminate()
+        job.end(143)
+        for word, code, part in (
+            (os.getpid(), 3, "is no rank of a job"),
+            (pids[0], 3, "No such file"),
+            ("x", 2, "is no process id"),
+        ):
+            self.assertIn(part, self.diji("ranks", word, code=code).stderr)
