@@ -373,7 +373,12 @@ Error Communicator::mismatch(const Progress& execution, const Call& call) const 
       if (record.sequence == number) error.peer.peer_args = text_of(record);
     }
   }
-  error.message = fmt::format("rank {} calls {}, but {} calls {} (#{})", rank(), text_of(call), who(peer),
+  // A call of which this rank had to hear nothing was over before the difference could show.
+  std::string own = text_of(call);
+  for (const CallRecord& record : own_board().recorder.all()) {
+    if (record.sequence == number && !is_point_to_point(record.operation)) own = text_of(record);
+  }
+  error.message = fmt::format("rank {} calls {}, but {} calls {} (#{})", rank(), own, who(peer),
                               error.peer.peer_args, number);
   return error;
 }

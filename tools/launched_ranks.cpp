@@ -195,13 +195,18 @@ void LaunchedRanks::kill_all(int signal) {
 }
 
 int LaunchedRanks::wait() {
+  constexpr int kTickMs = 1000;
+  int tick_ms = 5;  // until the ranks have met, ever more slowly: they may be no ranks of diji's
   while (std::ranges::any_of(ranks_, [](const Rank& rank) { return !rank.ended; })) {
     std::vector<pollfd> descriptors = {{signals_, POLLIN, 0}};
     for (const Rank& rank : ranks_) {
       descriptors.push_back({rank.ended ? -1 : rank.watch, POLLIN, 0});
       descriptors.push_back({rank.ended ? -1 : rank.output, POLLIN, 0});
     }
-    poll(descriptors.data(), descriptors.size(), 1000);
+    if (poll(descriptors.data(), descriptors.size(), tick_ms) == 0 && !segment_) {
+      hold_segment();
+      tick_ms = segment_ ? kTickMs : std::min(tick_ms + tick_ms / 8 + 1, kTickMs);
+    }
     signalfd_siginfo signal{};
     if (read(signals_, &signal, sizeof signal) == sizeof signal) {
       interrupted_ = static_cast<int>(signal.ssi_signo);
@@ -230,6 +235,7 @@ int LaunchedRanks::wait() {
 void LaunchedRanks::reap(Rank& rank) {
   if (waitpid(rank.pid, &rank.status, WNOHANG) != rank.pid) return;
   rank.ended = true;
+  if (!segment_) hold_segment();
   const bool bad = !WIFEXITED(rank.status) || WEXITSTATUS(rank.status) == exit_code(ErrorCode::peer_lost);
   if (bad && interrupted_ == 0 && !std::exchange(lost_, true)) {
     look_inside();
@@ -237,35 +243,45 @@ void LaunchedRanks::reap(Rank& rank) {
   }
 }
 
-// What each was doing, while somebody who still holds their memory is alive.
-void LaunchedRanks::look_inside() {
+// Memory that outlives the ranks: all survivors may have ended before it can be asked for.
+void LaunchedRanks::hold_segment() {
   for (const Rank& alive : ranks_) {
     if (alive.ended) continue;
-    const auto segments = collective::segments_of_process(alive.pid);
-    if (!segments) continue;
-    for (const collective::RankStatus& status : collective::status_of(*segments->front()).ranks) {
-      const auto rank = std::ranges::find(ranks_, status.pid, &Rank::pid);
-      if (rank != ranks_.end()) rank->last = collective::text_of(status);
+    if (auto segments = collective::segments_of_process(alive.pid)) {
+      segment_ = segments->front();
+      return;
     }
-    return;
+  }
+}
+
+// What each was doing.
+void LaunchedRanks::look_inside() {
+  hold_segment();
+  if (!segment_) return;
+  for (const collective::RankStatus& status : collective::status_of(*segment_).ranks) {
+    const auto rank = std::ranges::find(ranks_, status.pid, &Rank::pid);
+    if (rank != ranks_.end()) rank->last = collective::text_of(status);
   }
 }
 
 void LaunchedRanks::read_lines(Rank& rank, std::size_t number, bool to_the_end) {
   if (rank.output < 0) return;
   std::array<char, 65536> bytes;
-  if (capture_) {
-    for (ssize_t count = 0; (count = read(rank.output, bytes.data(), bytes.size())) > 0;) {
+  ssize_t count = 0;
+  while ((count = read(rank.output, bytes.data(), bytes.size())) > 0) {
+    if (capture_) {
       if (number == 0) output_.append(bytes.data(), static_cast<std::size_t>(count));
+      continue;
     }
-    return;
-  }
-  for (ssize_t count = 0; (count = read(rank.output, bytes.data(), bytes.size())) > 0;) {
     rank.line.append(bytes.data(), static_cast<std::size_t>(count));
     for (std::size_t end = 0; (end = rank.line.find('\n')) != std::string::npos;
          rank.line.erase(0, end + 1)) {
       print("[{}] {}\n", number, rank.line.substr(0, end));
     }
+  }
+  if (count == 0) {  // it has closed its stdout, and may live on
+    close(std::exchange(rank.output, -1));
+    to_the_end = true;
   }
   if (to_the_end && !rank.line.empty()) print("[{}] {}\n", number, std::exchange(rank.line, ""));
   std::fflush(stdout);

@@ -53,10 +53,12 @@ class LaunchedRanks {
   void reap(Rank& rank);
   void read_lines(Rank& rank, std::size_t number, bool to_the_end);
   void look_inside();
+  void hold_segment();
   void kill_all(int signal);
 
   std::vector<Rank> ranks_;
-  int token_ = -1;  ///< descriptor
+  int token_ = -1;                                    ///< descriptor
+  std::shared_ptr<collective::HostSegment> segment_;  ///< of the ranks' first communicator
   std::string address_;
   int signals_ = -1;
   int interrupted_ = 0;

@@ -7,6 +7,7 @@ import os
 import pathlib
 import random
 import re
+import resource
 import shlex
 import signal
 import subprocess
@@ -118,6 +119,9 @@ class Job:
 
 
 class Collective(Case):
+    def setUp(self):
+        self.spent = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
+
     def job(self, ranks, command, *options, **environment):
         return Job(self, ranks, [case.OPTIONS.diji, *command], *options, **environment)
 
@@ -184,12 +188,12 @@ class Collective(Case):
         self.assertRegex(err, r"diji launch: rank 0 \(pid \d+\): killed by signal 9")
 
     def test_a_rank_leaves_early(self):
-        text = 'n=1000000; [ $DIJI_RANK = 1 ] && n=10; '
+        text = 'n=1000000; [ $DIJI_RANK = 1 ] && n=1000; '
         job = self.shell(3, text + 'exec "$DIJI" bench collective all_reduce --bytes 8 --iters $n')
         self.one_line_a_rank(job.end(5), 3, 1, "exit code 0")
 
     def test_ranks_that_differ(self):
-        for mine, other, said in (
+        for mine, other, named in (
             ("all_reduce", "barrier", ("all_reduce", "barrier")),
             ("broadcast", "broadcast --root 1", ("root 0", "root 1")),
             ("all_gather", "all_gather --dtype i32", ("f32", "i32")),
@@ -202,7 +206,7 @@ class Collective(Case):
                 for rank in range(2):
                     said = rf"(?m)^rank {rank}: \w+ #\d+: rank [01] calls .*, but rank [01] on \S+ \(pid \d+\) calls "
                     self.assertRegex(err, said, err)
-                for word in said:
+                for word in named:
                     self.assertIn(word, err)
 
     def test_a_rank_never_arrives(self):
@@ -235,6 +239,13 @@ class Collective(Case):
         job = self.shell(2, "echo a; echo b; printf c", "--tag")
         self.assertEqual(job.end(0), "")
         self.assertEqual(sorted(job.out().splitlines()), [f"[{rank}] {line}" for rank in range(2) for line in "abc"])
+
+    def test_a_rank_closes_its_output(self):
+        job = self.shell(1, "printf last; exec >&- 2>&-; exec sleep 1", "--tag")
+        job.end(0)
+        self.assertEqual(job.out(), "[0] last\n")
+        spent = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - self.spent
+        self.assertLess(spent, 0.5, "the launcher sleeps until the rank ends")
 
     def test_what_ranks_leave_behind_ends(self):
         job = self.shell(2, "sleep 60 & exit 0")
