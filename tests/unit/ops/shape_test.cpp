@@ -39,6 +39,10 @@ TEST_CASE("reshape: what it refuses") {
              .type()
              .contains("how many elements 'shape' has (i64[N]) is computed from data"));
   EXPECT(Call("reshape").input(DType::f32, {2}).type() == "reshape: input 'shape' is missing");
+  // An expression that names all sizes in each of them would take a file of a few bytes seconds.
+  EXPECT(Call("reshape").input(DType::f32, {2}).input(DType::i64, {16}).type().starts_with("f32["));
+  EXPECT(Call("reshape").input(DType::f32, {2}).input(DType::i64, {79}).type() ==
+         "reshape: a target of 79 sizes that data decide; at most 16 are possible");
 }
 
 TEST_CASE("reshape: a size that fits only some batches is checked at every run") {
