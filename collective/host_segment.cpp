@@ -24,6 +24,7 @@ struct Header {
   char version[32] = {};
   FirstFailure failure;
   ShrinkDecision shrink;
+  std::atomic<std::uint32_t> attached = 0;
 };
 
 constexpr std::int64_t round_up(std::int64_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }
@@ -105,6 +106,8 @@ Result<std::shared_ptr<HostSegment>> HostSegment::attach(std::shared_ptr<SharedM
 
 std::uint64_t HostSegment::communicator() const { return header_of(*memory_).communicator; }
 FirstFailure& HostSegment::first_failure() const { return header_of(*memory_).failure; }
+
+std::atomic<std::uint32_t>& HostSegment::attached() const { return header_of(*memory_).attached; }
 
 ShrinkDecision& HostSegment::shrink_decision() const { return header_of(*memory_).shrink; }
 

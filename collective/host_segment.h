@@ -99,6 +99,8 @@ class HostSegment {
   std::byte* slots(int from) const;
   FirstFailure& first_failure() const;
   ShrinkDecision& shrink_decision() const;
+  /// How many ranks have it, the one that made it not among them.
+  std::atomic<std::uint32_t>& attached() const;
   void ring_all() const;
 
  private:

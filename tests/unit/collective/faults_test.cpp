@@ -52,6 +52,22 @@ void meet_and_part() {
   EXPECT(good == 2);
 }
 
+TEST_CASE("a rank that leaves at once has left nobody without the memory") {
+  for (int round = 0; round < 20; ++round) {
+    const std::string address = free_loopback_address().value();
+    std::vector<std::thread> ranks;
+    std::atomic<int> joined = 0;
+    for (int rank = 0; rank < 3; ++rank) {
+      ranks.emplace_back([&, rank] {
+        if (join({.rank = rank, .world = 3, .address = address, .host = "here", .timeout_us = 5'000'000}))
+          ++joined;
+      });
+    }
+    for (std::thread& rank : ranks) rank.join();
+    EXPECT(joined == 3);
+  }
+}
+
 // DIJI_FAULT_TRIALS=9500 is the long run; DIJI_FAULT_SEED=N with DIJI_FAULT_TRIALS=1 repeats one.
 TEST_CASE("fault trials: all ranks end in time, right or with the same first failure") {
   const std::uint64_t first = setting("DIJI_FAULT_SEED", 1);
