@@ -72,7 +72,7 @@ class OutOfMemoryError(Error, MemoryError):
 
 
 class DeadlineError(Error, TimeoutError):
-    """A deadline passed or a peer was lost."""
+    """A deadline passed, a peer was lost, or ranks did different things; `code` says which."""
 
 
 CLASSES: dict[str, type[Error]] = {
@@ -88,6 +88,10 @@ CLASSES: dict[str, type[Error]] = {
     "out_of_memory": OutOfMemoryError,
     "device": DeviceError,
     "deadline": DeadlineError,
+    "peer_lost": DeadlineError,
+    "call_mismatch": DeadlineError,
+    "corrupted": DeadlineError,
+    "aborted": DeadlineError,
 }
 
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Collectives beside Open MPI and MPICH: the same loop, in turns, on this machine. A table for people.
 
-    tests/bench/collectives.py --diji build/release/bin/diji [--ranks 2,8] [--rounds 5] [--seconds 0.25]
+    tests/bench/collectives.py --diji build/release/bin/diji [--ranks 2,8] [--only WORD] [--rounds 5] [--seconds 0.25]
 
 Needs mpicc.openmpi and mpicc.mpich of Debian (libopenmpi-dev openmpi-bin libmpich-dev mpich); what is absent is named.
 A ratio is the best peer's time over diji's, round by round: above 1 diji is faster. Medians, with the quartiles.
@@ -57,6 +57,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--diji", required=True, type=os.path.abspath)
     parser.add_argument("--ranks", default="2,8")
+    parser.add_argument("--only", default="", help="operations whose name has this in it")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=0.25)
     options = parser.parse_args()
@@ -65,7 +66,7 @@ def main():
         print(f"\n| operation | ranks | bytes | diji us | {' us | '.join(programs)} us | best peer / diji |")
         print("|---|--:|--:|--:|" + "--:|" * len(programs) + "---|")
         for ranks in map(int, options.ranks.split(",")):
-            for operation, size in CASES:
+            for operation, size in (case for case in CASES if options.only in case[0]):
                 times = measure(options, programs, operation, size, ranks)
                 medians = [statistics.median(values) for values in times.values()]
                 best = [min(values) for values in zip(*(times[name] for name in programs))]
