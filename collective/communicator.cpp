@@ -114,8 +114,19 @@ Result<void> Communicator::start() {
   fragment_bytes_ = group_.segment->shape().fragment_bytes;
   for (const auto& link : group_.links) {
     links_.push_back(link.get());
-    if (link) fragment_bytes_ = std::min(fragment_bytes_, link->fragment_bytes());
+    if (!link) continue;
+    fragment_bytes_ = std::min(fragment_bytes_, link->fragment_bytes());
+    if (std::ranges::find(transports_, link.get()) == transports_.end()) transports_.push_back(link.get());
   }
+  if (group_.fragment_bytes > 0) fragment_bytes_ = group_.fragment_bytes;
+  for (const Transport* transport : transports_) {
+    descriptors_.clear();
+    transport->poll_descriptors(descriptors_);
+    (descriptors_.empty() ? has_neighbours_ : polls_) = true;
+  }
+  // A look at a socket is a system call: fewer of them cost as long as many at memory.
+  constexpr int kSocketSpins = 100;
+  if (polls_) patience_.spins = std::min(patience_.spins, kSocketSpins);
   Board& own = own_board();
   own.pid.store(getpid(), std::memory_order_relaxed);
   own.rank.store(group_.rank, std::memory_order_relaxed);
@@ -154,16 +165,14 @@ Result<void> Communicator::start() {
 Communicator::~Communicator() {
   if (forks_ != forks_of_this_process()) return;  // a child's copy says nothing to anybody
   heartbeat_.reset();
+  if (polls_) tell_failure();
   own_board().state.store(Board::kFinished, std::memory_order_release);
   group_.segment->ring_all();
 }
 
 std::string Communicator::transports() const {
   std::vector<std::string_view> names;
-  for (const Transport* link : links_) {
-    if (link != nullptr && std::ranges::find(names, link->name()) == names.end())
-      names.push_back(link->name());
-  }
+  for (const Transport* transport : transports_) names.push_back(transport->name());
   std::ranges::sort(names);
   return fmt::format("{}", fmt::join(names, "+"));
 }
@@ -192,6 +201,8 @@ Result<void> Communicator::may_call(std::string_view name, bool alone) const {
                 name, rank());
   }
   if (!alone) {
+    if (auto failure = reported_failure(*group_.segment))
+      return std::unexpected(*failure);  // abort() is at it
     return fail(ErrorCode::usage,
                 "{}: another thread is inside a call of this communicator; one at a time, or a "
                 "communicator each (dup)",
@@ -328,6 +339,10 @@ Result<void> Communicator::wait(Progress& execution, const Call& call) {
   }
   while (true) {
     const std::uint32_t announced = bell.announce();
+    if (auto pumped = pump(); !pumped) {
+      bell.withdraw();
+      return failed(pumped.error(), call);
+    }
     const Result<bool> moved = execution.advance();
     if (!moved || *moved || execution.done()) break;
     recorder.waits_for(execution.waits_for());
@@ -339,7 +354,7 @@ Result<void> Communicator::wait(Progress& execution, const Call& call) {
       bell.withdraw();
       return failed(late(execution, call, before_us - began_us_), call);
     }
-    bell.sleep(announced, std::min(kSleepUs, deadline_us_ - before_us));
+    sleep(bell, announced, std::min(kSleepUs, deadline_us_ - before_us));
     recorder.waits_for(-1);  // whoever is stuck from here on waits for nobody
     const std::int64_t after_us = now_us();
     // Whoever was stopped himself must not call the others late.
@@ -348,6 +363,23 @@ Result<void> Communicator::wait(Progress& execution, const Call& call) {
   }
   bell.withdraw();
   return {};
+}
+
+Result<void> Communicator::pump() {
+  if (!polls_) return {};
+  for (Transport* transport : transports_) TRY(transport->pump());
+  return {};
+}
+
+void Communicator::sleep(Doorbell& bell, std::uint32_t announced, std::int64_t longest_us) {
+  if (!polls_) return bell.sleep(announced, longest_us);
+  // Nobody rings a doorbell and writes to a socket at once: where both may wake, the sleep is short.
+  constexpr std::int64_t kShortUs = 1'000;
+  if (has_neighbours_) bell.withdraw();
+  descriptors_.clear();
+  for (const Transport* transport : transports_) transport->poll_descriptors(descriptors_);
+  const std::int64_t most_us = has_neighbours_ ? std::min(kShortUs, longest_us) : longest_us;
+  poll(descriptors_.data(), descriptors_.size(), static_cast<int>(std::max<std::int64_t>(most_us / 1000, 1)));
 }
 
 Result<void> Communicator::look_around(Progress& execution, const Call& call, std::int64_t waited_us) {
@@ -450,17 +482,51 @@ Error Communicator::late(const Progress& execution, const Call& call, std::int64
   return error;
 }
 
+// The first one counts: it is the cause, and all ranks then name the same. Ranks of a host share it in their
+// segment; hosts tell each other theirs, and of several at about the same time that of the lowest reporter is
+// the first.
+Error Communicator::first_failure(const Error& error) {
+  std::vector<Abort> all;
+  for (Transport* transport : transports_) transport->hear_aborts(all);
+  const auto heard = std::ranges::find_if(all, [&](const Abort& one) {
+    return one.error.code == error.code && one.error.message == error.message;
+  });
+  report_failure(*group_.segment, error, heard != all.end() ? heard->reporter : rank());
+  // Whoever is writing it may die of it.
+  constexpr std::int64_t kWritingUs = 100'000;
+  std::int64_t until_us = now_us() + kWritingUs;
+  std::optional<Error> written;
+  while (!(written = reported_failure(*group_.segment)) && now_us() < until_us) std::this_thread::yield();
+  if (!polls_) return written ? *written : error;
+  all.push_back({written ? *written : error, written ? group_.segment->first_failure().reporter : rank()});
+  for (Transport* transport : transports_) transport->broadcast_abort(all.back());
+  // A rank that is not in a call speaks later; it hears what the others said then.
+  constexpr std::int64_t kSettleUs = 50'000;
+  until_us = now_us() + kSettleUs;
+  bool complete = false;
+  while (!complete && now_us() < until_us) {
+    complete = true;
+    for (Transport* transport : transports_) complete &= transport->hear_aborts(all);
+    if (complete) break;
+    descriptors_.clear();
+    for (const Transport* transport : transports_) transport->poll_descriptors(descriptors_);
+    poll(descriptors_.data(), descriptors_.size(), 1);
+  }
+  return std::ranges::min_element(all, {}, &Abort::reporter)->error;
+}
+
+// What no call of this rank has told the other hosts.
+void Communicator::tell_failure() {
+  const std::optional<Error> failure = reported_failure(*group_.segment);
+  if (!failure) return;
+  for (Transport* transport : transports_)
+    transport->broadcast_abort({*failure, group_.segment->first_failure().reporter});
+}
+
 std::unexpected<Error> Communicator::failed(Error error, const Call& call) {
   const std::int64_t sequence = sequence_ - 1;
   if (error.peer.sequence < 0) error.peer.sequence = sequence;
-  report_failure(*group_.segment, error, rank());
-  // The first one counts: it is the cause, and all ranks then name the same. Whoever is writing it may die of
-  // it.
-  constexpr std::int64_t kWritingUs = 100'000;
-  const std::int64_t until_us = now_us() + kWritingUs;
-  std::optional<Error> written;
-  while (!(written = reported_failure(*group_.segment)) && now_us() < until_us) std::this_thread::yield();
-  Error first = written ? *written : error;
+  Error first = first_failure(error);
   if (first.code == error.code && first.peer.rank == error.peer.rank) first = error;
   const int guilty = static_cast<int>(first.peer.rank);
   if (guilty >= 0 && guilty < world()) {
@@ -482,6 +548,9 @@ void Communicator::abort(const std::string& why) {
   error.peer.rank = rank();
   error.message = fmt::format("rank {} ended the communicator: {}", rank(), why);
   report_failure(*group_.segment, error, rank());
+  if (!polls_) return;
+  const Busy busy(busy_);  // a thread inside of a call tells the others itself
+  if (busy.mine()) tell_failure();
 }
 
 }  // namespace diji::collective

@@ -10,6 +10,8 @@
 #include "collective/point_to_point.h"
 #include "collective/transport.h"
 
+#include <poll.h>
+
 #include <atomic>
 #include <functional>
 #include <map>
@@ -38,9 +40,12 @@ struct Group {
   std::vector<Member> members;                    ///< by rank
   std::shared_ptr<HostSegment> segment;           ///< of the ranks of this host
   std::vector<std::shared_ptr<Transport>> links;  ///< by rank; null for this one
-  std::shared_ptr<Watcher> watcher;               ///< null: somebody else says who died
-  std::shared_ptr<DescriptorServer> server;       ///< of this process; null with ranks as threads
-  std::shared_ptr<void> keep;                     ///< ends the offer of the segment before it goes
+  /// Into which messages are cut, equal on all ranks; 0: the least of this rank's links, where all have the
+  /// same.
+  std::int64_t fragment_bytes = 0;
+  std::shared_ptr<Watcher> watcher;          ///< null: somebody else says who died
+  std::shared_ptr<DescriptorServer> server;  ///< of this process; null with ranks as threads
+  std::shared_ptr<void> keep;                ///< ends the offer of the segment before it goes
   int world() const { return static_cast<int>(members.size()); }
 };
 
@@ -100,6 +105,10 @@ class Communicator {
   Result<void> wait(Progress& execution, const Call& call);
   Result<void> look_around(Progress& execution, const Call& call, std::int64_t waited_us);
   std::unexpected<Error> failed(Error error, const Call& call);
+  Error first_failure(const Error& error);
+  void tell_failure();
+  Result<void> pump();
+  void sleep(Doorbell& bell, std::uint32_t announced, std::int64_t longest_us);
   Error mismatch(const Progress& execution, const Call& call) const;
   Error late(const Progress& execution, const Call& call, std::int64_t waited_us) const;
   int cause(int peer) const;
@@ -115,6 +124,10 @@ class Communicator {
   Patience patience_;
   std::int64_t fragment_bytes_ = 0;
   std::vector<Transport*> links_;
+  std::vector<Transport*> transports_;  ///< each of the links once
+  bool polls_ = false;                  ///< a peer is behind a descriptor, not a doorbell
+  bool has_neighbours_ = false;         ///< a peer is behind a doorbell
+  std::vector<pollfd> descriptors_;
   std::map<PlanKey, std::unique_ptr<PreparedPlan>> plans_;
   CallMemory memory_;
   Execution execution_;

@@ -298,7 +298,8 @@ bool Execution::collect() {
 }
 
 int Execution::waits_for() const {
-  if (round_ == plan_->rounds_.size()) return -1;
+  const int reader = outstanding_.empty() ? -1 : outstanding_[0].transport->reader_of(outstanding_[0].ticket);
+  if (round_ == plan_->rounds_.size()) return reader;
   const PreparedPlan::Round& round = plan_->rounds_[round_];
   for (std::size_t i = 0; i < received_.size(); ++i) {
     if (received_[i] == kDone) continue;
@@ -316,7 +317,7 @@ int Execution::waits_for() const {
       if (sent_[i][p] != kDone) return round.sends[i].peers[p];
     }
   }
-  return -1;
+  return reader;
 }
 
 }  // namespace diji::collective

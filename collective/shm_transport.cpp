@@ -124,6 +124,11 @@ bool ShmTransport::is_free(Ticket ticket) {
   return std::ranges::none_of(pending_, [&](const Pending& message) { return message.ticket == ticket; });
 }
 
+int ShmTransport::reader_of(Ticket ticket) const {
+  const auto found = std::ranges::find(pending_, ticket, &Pending::ticket);
+  return found == pending_.end() ? -1 : found->peer;
+}
+
 Result<std::optional<Message>> ShmTransport::peek(int rank) {
   Peer& peer = peers_[static_cast<std::size_t>(rank)];
   const Line& line = peer.in->lines[peer.received % Channel::kLines];

@@ -30,6 +30,7 @@ class ShmTransport final : public Transport {
   Result<std::optional<Ticket>> send(std::span<const int> peers, CallTag tag,
                                      std::span<const std::byte> bytes, SourceRegion region) override;
   bool is_free(Ticket ticket) override;
+  int reader_of(Ticket ticket) const override;
   Result<std::optional<Message>> peek(int peer) override;
   Result<void> release(int peer) override;
 

@@ -40,6 +40,19 @@ int open_socket(const addrinfo& address) {
   return socket(address.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 }
 
+std::string text_of(const sockaddr_storage& address) {
+  char host[INET6_ADDRSTRLEN] = {};
+  if (address.ss_family == AF_INET) {
+    const auto* v4 = reinterpret_cast<const sockaddr_in*>(&address);
+    inet_ntop(AF_INET, &v4->sin_addr, host, sizeof host);
+    return fmt::format("{}:{}", host, ntohs(v4->sin_port));
+  }
+  if (address.ss_family != AF_INET6) return "?";
+  const auto* v6 = reinterpret_cast<const sockaddr_in6*>(&address);
+  inet_ntop(AF_INET6, &v6->sin6_addr, host, sizeof host);
+  return fmt::format("[{}]:{}", host, ntohs(v6->sin6_port));
+}
+
 }  // namespace
 
 Result<int> listen_at(const std::string& address) {
@@ -93,11 +106,21 @@ Result<bool> is_loopback(const std::string& address) {
 
 Result<std::string> free_loopback_address() {
   const int listener = TRY(listen_at("127.0.0.1:0"));
-  sockaddr_in address{};
-  socklen_t length = sizeof address;
-  getsockname(listener, reinterpret_cast<sockaddr*>(&address), &length);
+  std::string address = own_address_of(listener);
   close(listener);
-  return fmt::format("127.0.0.1:{}", ntohs(address.sin_port));
+  return address;
+}
+
+std::string own_address_of(int socket) {
+  sockaddr_storage address{};
+  socklen_t length = sizeof address;
+  return getsockname(socket, reinterpret_cast<sockaddr*>(&address), &length) == 0 ? text_of(address) : "?";
+}
+
+std::string peer_address_of(int socket) {
+  sockaddr_storage address{};
+  socklen_t length = sizeof address;
+  return getpeername(socket, reinterpret_cast<sockaddr*>(&address), &length) == 0 ? text_of(address) : "?";
 }
 
 }  // namespace diji::collective

@@ -16,5 +16,8 @@ Result<int> connect_to(const std::string& address, std::int64_t deadline_us);
 Result<bool> is_loopback(const std::string& address);
 /// "127.0.0.1:41234": a free port of the loopback interface, as of now.
 Result<std::string> free_loopback_address();
+/// "10.0.0.1:4000" or "[::1]:4000" of either end of a socket; "?" where it has none.
+std::string own_address_of(int socket);
+std::string peer_address_of(int socket);
 
 }  // namespace diji::collective

@@ -7,6 +7,10 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string_view>
+#include <vector>
+
+struct pollfd;
 
 namespace diji::collective {
 
@@ -32,6 +36,12 @@ struct SourceRegion {
   std::int64_t offset = 0;
 };
 
+/// Why a communicator ended, and the rank that noticed.
+struct Abort {
+  Error error;
+  int reporter = -1;
+};
+
 /// One for each kind of link of a communicator; a peer is reached by exactly one. Messages of an ordered pair
 /// of ranks arrive in order, once. Room for at least one message of each ordered pair is the pair's own, so
 /// what is proved for channels without room (check_plan.h) holds. Confined to the thread that makes the call.
@@ -52,9 +62,23 @@ class Transport {
   virtual Result<std::optional<Ticket>> send(std::span<const int> peers, CallTag tag,
                                              std::span<const std::byte> bytes, SourceRegion region) = 0;
   virtual bool is_free(Ticket ticket) = 0;
+  /// A rank that still has to read what was sent, -1 where none has.
+  virtual int reader_of(Ticket ticket) const = 0;
   /// The oldest message from `peer` that was not released.
   virtual Result<std::optional<Message>> peek(int peer) = 0;
   virtual Result<void> release(int peer) = 0;
+
+  /// Moves bytes to and from all peers as far as that goes now: before a sleep, after which only what
+  /// poll_descriptors adds may wake. Errors: a peer's that concerns all, or one who left unread what it was
+  /// sent.
+  virtual Result<void> pump() { return {}; }
+  /// Adds what to poll for until something may move. Nothing: memory, whose doorbell rings.
+  virtual void poll_descriptors(std::vector<pollfd>&) const {}
+  /// Tells all peers why this rank gives up; nothing more is sent after it. The caller's memory, of which
+  /// messages may have been underway, is free then.
+  virtual void broadcast_abort(const Abort&) {}
+  /// Adds the aborts that peers sent so far. True: nothing more will come, each has spoken or is gone.
+  virtual bool hear_aborts(std::vector<Abort>&) { return true; }
 };
 
 }  // namespace diji::collective

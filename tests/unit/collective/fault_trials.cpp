@@ -50,6 +50,7 @@ class HookedTransport final : public Transport {
     return inner_->send(peers, tag, bytes, region);
   }
   bool is_free(Ticket ticket) override { return inner_->is_free(ticket); }
+  int reader_of(Ticket ticket) const override { return inner_->reader_of(ticket); }
   Result<std::optional<Message>> peek(int peer) override { return inner_->peek(peer); }
   Result<void> release(int peer) override {
     hook_();

@@ -1,0 +1,211 @@
+// What several links have in common: tickets, one failure for all, and the last words.
+#include "collective/tcp_transport.h"
+
+#include "base/check.h"
+#include "collective/forks.h"
+#include "collective/liveness.h"
+
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+
+namespace diji::collective {
+
+TcpTransport::TcpTransport(TcpOptions options) : options_(options), forks_(forks_of_this_process()) {}
+
+Result<std::shared_ptr<TcpTransport>> TcpTransport::create(std::vector<int> sockets, TcpOptions options) {
+  std::shared_ptr<TcpTransport> transport(new TcpTransport(options));
+  transport->links_.resize(sockets.size());
+  transport->heard_.assign(sockets.size(), 0);
+  std::optional<Error> problem;
+  for (std::size_t rank = 0; rank < sockets.size(); ++rank) {
+    if (sockets[rank] < 0) continue;
+    if (problem) {
+      close(sockets[rank]);
+      continue;
+    }
+    auto link = TcpLink::create(sockets[rank], static_cast<int>(rank), options.fragment_bytes);
+    if (link) {
+      transport->links_[rank] = std::move(*link);
+    } else {
+      problem = link.error();
+    }
+  }
+  if (problem) return std::unexpected(*problem);
+  return transport;
+}
+
+TcpTransport::~TcpTransport() {
+  if (forks_ != forks_of_this_process()) return;  // the links are the parent's
+  // All that was sent is with the kernel when a call ends; only a call that failed leaves the rest of a
+  // frame.
+  constexpr std::int64_t kLeaveUs = 200'000;
+  const std::int64_t until_us = now_us() + kLeaveUs;
+  FrameHeader goodbye;
+  goodbye.kind = FrameHeader::Kind::goodbye;
+  for (const auto& link : links_) {
+    if (link && !link->has_ended()) link->push({.header = goodbye.encode()});
+  }
+  while (true) {
+    std::vector<pollfd> unwritten;
+    for (const auto& link : links_) {
+      if (!link) continue;
+      link->flush(written_);
+      if (link->has_queued() && !link->has_ended()) unwritten.push_back({link->socket(), POLLOUT, 0});
+    }
+    if (unwritten.empty() || now_us() >= until_us) break;
+    poll(unwritten.data(), unwritten.size(), 10);
+  }
+  // Closing a socket with bytes unread resets the connection, and what is on its way may be lost with it.
+  constexpr int kDrained = 64;  // buffers: a peer that goes on sending is cut off
+  std::array<std::byte, 16 << 10> nowhere;
+  for (const auto& link : links_) {
+    if (!link) continue;
+    shutdown(link->socket(), SHUT_WR);
+    for (int i = 0; i < kDrained; ++i) {
+      if (recv(link->socket(), nowhere.data(), nowhere.size(), MSG_DONTWAIT) <= 0) break;
+    }
+  }
+}
+
+void TcpTransport::note(const TcpLink& link) {
+  if (failure_) return;
+  if (link.abort()) {
+    failure_ = link.abort()->error;
+  } else if (link.failure()) {
+    failure_ = link.failure();
+  } else if (link.has_left() && link.has_queued()) {
+    failure_ = link.left_error();
+  }
+}
+
+void TcpTransport::flush(TcpLink& link) {
+  if (!link.has_queued()) return;
+  written_.clear();
+  link.flush(written_);
+  for (const Ticket ticket : written_) {
+    const auto pending = std::ranges::find(pending_, ticket, &Pending::ticket);
+    if (pending != pending_.end() && --pending->unwritten == 0) pending_.erase(pending);
+  }
+  note(link);
+}
+
+Result<std::optional<Ticket>> TcpTransport::send(std::span<const int> peers, CallTag tag,
+                                                 std::span<const std::byte> bytes, SourceRegion) {
+  DCHECK(std::ssize(bytes) <= fragment_bytes(), "a message is at most a fragment");
+  for (const int rank : peers) {
+    if (!link(rank).has_room()) flush(link(rank));
+    if (failure_) return std::unexpected(*failure_);
+    if (link(rank).has_left()) return std::unexpected(link(rank).left_error());
+    if (!link(rank).has_room()) return std::nullopt;
+  }
+  FrameHeader header;
+  header.bytes = static_cast<std::uint32_t>(bytes.size());
+  header.tag = tag;
+  header.has_payload_crc = options_.payload_crc;
+  if (options_.payload_crc) header.payload_crc = crc32c(bytes);
+  const FrameHeader::Wire wire = header.encode();
+  const Ticket ticket = ++tickets_;
+  pending_.push_back({ticket, peers.size()});
+  for (const int rank : peers) {
+    link(rank).push({.header = wire, .payload = bytes, .kept = {}, .ticket = ticket});
+    flush(link(rank));
+  }
+  if (failure_) return std::unexpected(*failure_);
+  const bool all_written = pending_.empty() || pending_.back().ticket != ticket;
+  return all_written ? kFree : ticket;
+}
+
+bool TcpTransport::is_free(Ticket ticket) {
+  const auto is_pending = [&] {
+    return std::ranges::find(pending_, ticket, &Pending::ticket) != pending_.end();
+  };
+  if (ticket == kFree || !is_pending()) return true;
+  for (const auto& link : links_) {
+    if (link && link->has_queued(ticket)) flush(*link);
+  }
+  return !is_pending();
+}
+
+int TcpTransport::reader_of(Ticket ticket) const {
+  for (std::size_t rank = 0; rank < links_.size(); ++rank) {
+    if (links_[rank] && links_[rank]->has_queued(ticket)) return static_cast<int>(rank);
+  }
+  return -1;
+}
+
+Result<std::optional<Message>> TcpTransport::peek(int rank) {
+  TcpLink& from = link(rank);
+  std::optional<Message> message = from.front();
+  if (!message && !failure_) {
+    from.fill();
+    note(from);
+    message = from.front();
+  }
+  if (failure_) return std::unexpected(*failure_);
+  if (!message && from.has_left()) return std::unexpected(from.left_error());
+  return message;
+}
+
+Result<void> TcpTransport::release(int rank) {
+  link(rank).pop();
+  return {};
+}
+
+Result<void> TcpTransport::pump() {
+  for (const auto& link : links_) {
+    if (!link) continue;
+    flush(*link);
+    link->fill();
+    note(*link);
+  }
+  if (failure_) return std::unexpected(*failure_);
+  return {};
+}
+
+void TcpTransport::poll_descriptors(std::vector<pollfd>& descriptors) const {
+  for (const auto& link : links_) {
+    if (!link || link->has_ended()) continue;
+    const bool reads = link->has_space() && !link->failure();
+    const int events = (reads ? POLLIN : 0) | (link->has_queued() ? POLLOUT : 0);
+    if (events != 0) descriptors.push_back({link->socket(), static_cast<short>(events), 0});
+  }
+}
+
+void TcpTransport::broadcast_abort(const Abort& abort) {
+  if (has_aborted_) return;
+  has_aborted_ = true;
+  const auto payload = std::make_shared<std::vector<std::byte>>(encode_abort(abort));
+  FrameHeader header;
+  header.kind = FrameHeader::Kind::abort;
+  header.bytes = static_cast<std::uint32_t>(payload->size());
+  header.tag.sequence = static_cast<std::uint32_t>(abort.error.peer.sequence);
+  header.has_payload_crc = true;
+  header.payload_crc = crc32c(*payload);
+  pending_.clear();
+  for (const auto& link : links_) {
+    if (!link) continue;
+    link->abandon();
+    if (link->has_ended()) continue;
+    link->push({.header = header.encode(), .payload = *payload, .kept = payload});
+    flush(*link);
+  }
+}
+
+bool TcpTransport::hear_aborts(std::vector<Abort>& heard) {
+  bool complete = true;
+  static_cast<void>(pump());
+  for (std::size_t rank = 0; rank < links_.size(); ++rank) {
+    const TcpLink* link = links_[rank].get();
+    if (link == nullptr) continue;
+    if (link->abort() && heard_[rank] == 0) heard.push_back(*link->abort());
+    if (link->abort()) heard_[rank] = 1;
+    complete &= link->abort() || link->has_ended() || link->has_left() || link->failure();
+  }
+  return complete;
+}
+
+}  // namespace diji::collective
