@@ -3,8 +3,10 @@
 
 #include "base/reader.h"
 #include "collective/descriptor_server.h"
+#include "collective/host_links.h"
 #include "collective/rendezvous.h"
 #include "collective/shm_transport.h"
+#include "collective/tcp_transport.h"
 
 #include <sys/stat.h>
 #include <unistd.h>
@@ -13,6 +15,7 @@
 #include <charconv>
 #include <cstdlib>
 #include <fstream>
+#include <map>
 #include <optional>
 #include <sstream>
 #include <string_view>
@@ -81,8 +84,12 @@ struct Words {
   std::string host_name;
   int pid = 0;
   std::string server;
+  std::string link_address;  ///< empty in a world of one
+  std::string transport;     ///< "auto", or "tcp": none of the ranks uses shared memory
 
-  std::string text() const { return fmt::format("{}\n{}\n{}\n{}\n", host_key, host_name, pid, server); }
+  std::string text() const {
+    return fmt::format("{}\n{}\n{}\n{}\n{}\n{}\n", host_key, host_name, pid, server, link_address, transport);
+  }
   static Result<Words> parse(int rank, const std::string& text) {
     std::istringstream lines(text);
     Words words;
@@ -91,9 +98,10 @@ struct Words {
     std::getline(lines, words.host_name);
     std::getline(lines, pid);
     std::getline(lines, words.server);
+    std::getline(lines, words.link_address);
+    std::getline(lines, words.transport);
     if (!lines || std::from_chars(pid.data(), pid.data() + pid.size(), words.pid).ec != std::errc()) {
-      return fail(ErrorCode::corrupted, "rank {} introduced itself with something else than four lines",
-                  rank);
+      return fail(ErrorCode::corrupted, "rank {} introduced itself with something else than six lines", rank);
     }
     return words;
   }
@@ -102,6 +110,39 @@ struct Words {
 std::string host_name() {
   char name[256] = {};
   return gethostname(name, sizeof(name) - 1) == 0 ? name : "this host";
+}
+
+// Shared memory between ranks of a host, sockets to all others.
+Result<void> link_ranks(Group& group, const std::vector<Words>& ranks,
+                        const std::map<std::string, int>& hosts, const LinkListener& listener,
+                        const LinkOptions& options) {
+  const bool only_tcp =
+      std::ranges::any_of(ranks, [](const Words& words) { return words.transport == "tcp"; });
+  std::vector<int> locals;
+  std::vector<std::string> addresses;
+  for (int rank = 0; rank < group.world(); ++rank) {
+    locals.push_back(group.members[static_cast<std::size_t>(rank)].local);
+    const bool near = locals.back() >= 0 && !only_tcp;
+    addresses.push_back(near || rank == group.rank ? "" : ranks[static_cast<std::size_t>(rank)].link_address);
+  }
+  const auto shm = std::make_shared<ShmTransport>(group.segment, locals[static_cast<std::size_t>(group.rank)],
+                                                  locals, no_regions());
+  std::shared_ptr<TcpTransport> tcp;
+  const bool spans = only_tcp || hosts.size() > 1;
+  if (spans) {
+    tcp = TRY(TcpTransport::create(TRY(connect_links(options, listener, addresses))));
+    group.fragment_bytes = tcp->fragment_bytes();
+    for (const auto& [key, count] : hosts) {
+      if (only_tcp || count < 2) continue;  // nobody there has a slot
+      group.fragment_bytes = std::min(group.fragment_bytes, SegmentShape::for_ranks(count).fragment_bytes);
+    }
+  }
+  for (std::size_t rank = 0; rank < addresses.size(); ++rank) {
+    std::shared_ptr<Transport> link = shm;
+    if (!addresses[rank].empty()) link = tcp;
+    group.links.push_back(static_cast<int>(rank) == group.rank ? nullptr : std::move(link));
+  }
+  return {};
 }
 
 }  // namespace
@@ -134,7 +175,15 @@ Result<Identity> identity_from_environment() {
 
 Result<Group> join(const Identity& identity) {
   const std::shared_ptr<DescriptorServer> server = TRY(DescriptorServer::start());
-  const Words mine{identity.host, host_name(), getpid(), server->address()};
+  const std::string transport = variable("DIJI_TRANSPORT").value_or("auto");
+  if (transport != "auto" && transport != "tcp")
+    return fail(ErrorCode::usage, "DIJI_TRANSPORT={}: there are auto and tcp", transport);
+  LinkListener listener;
+  if (identity.world > 1) {
+    listener = TRY(listen_for_links(identity.address, variable("DIJI_SOCKET_IFNAME").value_or(""),
+                                    !identity.token.empty()));
+  }
+  const Words mine{identity.host, host_name(), getpid(), server->address(), listener.address, transport};
   const std::int64_t deadline_us = now_us() + identity.timeout_us;
   const Introduction all = TRY(introduce({.rank = identity.rank,
                                           .world = identity.world,
@@ -143,29 +192,21 @@ Result<Group> join(const Identity& identity) {
                                           .timeout_us = identity.timeout_us},
                                          mine.text()));
   Group group{.id = all.id, .rank = identity.rank, .server = server};
-  std::vector<int> locals(all.words.size(), -1);
-  int leader = -1;
-  int neighbours = 0;
-  std::string leader_server;
+  std::vector<Words> ranks;
+  std::map<std::string, int> hosts;  ///< how many ranks each has
   for (int rank = 0; rank < identity.world; ++rank) {
     const Words words = TRY(Words::parse(rank, all.words[static_cast<std::size_t>(rank)]));
-    Member member{.host = words.host_name, .pid = words.pid, .server = words.server};
-    if (words.host_key == identity.host) {
-      if (leader < 0) leader = rank, leader_server = words.server;
-      member.local = locals[static_cast<std::size_t>(rank)] = neighbours++;
-    }
-    group.members.push_back(std::move(member));
+    const bool here = words.host_key == identity.host;
+    const int place = hosts[words.host_key]++;
+    group.members.push_back(
+        {.host = words.host_name, .pid = words.pid, .server = words.server, .local = here ? place : -1});
+    ranks.push_back(words);
   }
-  if (neighbours != identity.world) {
-    return fail(ErrorCode::unsupported, "start-up: {} of {} ranks are on other hosts",
-                identity.world - neighbours, identity.world);
-  }
-  TRY(share_segment(group, leader == identity.rank, leader_server, deadline_us));
+  const auto leader = std::ranges::find(group.members, 0, &Member::local);
+  const bool leads = leader - group.members.begin() == identity.rank;
+  TRY(share_segment(group, leads, leader->server, deadline_us));
   group.watcher = std::make_shared<Watcher>();
-  const auto shm = std::make_shared<ShmTransport>(
-      group.segment, locals[static_cast<std::size_t>(identity.rank)], locals, no_regions());
-  for (int rank = 0; rank < identity.world; ++rank)
-    group.links.push_back(rank == identity.rank ? nullptr : shm);
+  TRY(link_ranks(group, ranks, hosts, listener, {identity.rank, all.id, identity.token, deadline_us}));
   return group;
 }
 

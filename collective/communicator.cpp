@@ -388,7 +388,10 @@ Result<void> Communicator::look_around(Progress& execution, const Call& call, st
   const int peer = execution.waits_for();
   if (peer < 0 || group_.members[static_cast<std::size_t>(peer)].local < 0) return {};
   const Board& theirs = board(peer);
-  if (theirs.state.load(std::memory_order_acquire) == Board::kFinished) {
+  // What a rank sent over a socket may be underway when its board says that it has left; a goodbye comes
+  // after.
+  const bool by_memory = links_[static_cast<std::size_t>(peer)]->name() == "shm";
+  if (by_memory && theirs.state.load(std::memory_order_acquire) == Board::kFinished) {
     const Result<bool> moved = execution.advance();  // what it sent before it left
     if (!moved || *moved || execution.done()) return {};
     auto error = fail(ErrorCode::peer_lost, "{} has left the communicator", who(peer));

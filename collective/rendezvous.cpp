@@ -3,13 +3,12 @@
 
 #include "base/log.h"
 #include "base/reader.h"
-#include "collective/hmac.h"
+#include "collective/handshake.h"
 #include "collective/liveness.h"
 #include "collective/socket_address.h"
 
 #include <fcntl.h>
 #include <poll.h>
-#include <sys/random.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -27,44 +26,15 @@ namespace {
 
 constexpr std::string_view kMagic = "dijimeet";
 constexpr std::size_t kVersionBytes = 24;
-constexpr std::size_t kNonceBytes = 32;
 constexpr std::size_t kWordsMax = 64 << 10;
 constexpr std::size_t kAnswerMax = std::size_t{1} << 26;
 constexpr std::int64_t kTalkUs = 5'000'000;  // a caller that has not said all by then is dropped
 
-using Bytes = std::vector<std::uint8_t>;
-
-void put(Bytes& to, std::string_view text) { to.insert(to.end(), text.begin(), text.end()); }
-void put_number(Bytes& to, std::uint64_t number, int bytes) {
-  for (int i = 0; i < bytes; ++i) to.push_back(static_cast<std::uint8_t>(number >> (8 * i)));
-}
-std::uint64_t number_at(const Bytes& from, std::size_t at, int bytes) {
-  std::uint64_t number = 0;
-  for (int i = 0; i < bytes; ++i)
-    number |= static_cast<std::uint64_t>(from[at + static_cast<std::size_t>(i)]) << (8 * i);
-  return number;
-}
 std::string version_field() {
   std::string version = DIJI_VERSION;
   version.resize(kVersionBytes);
   return version;
 }
-Bytes random_bytes(std::size_t count) {
-  Bytes bytes(count);
-  static_cast<void>(getrandom(bytes.data(), bytes.size(), 0));
-  return bytes;
-}
-
-// Over both random numbers and what is being said, so that neither side's proof can be played back as the
-// other's.
-Digest proof(const std::string& token, std::string_view role, const Bytes& nonces, const Bytes& said) {
-  Bytes message;
-  put(message, role);
-  message.insert(message.end(), nonces.begin(), nonces.end());
-  message.insert(message.end(), said.begin(), said.end());
-  return hmac_sha256({reinterpret_cast<const std::uint8_t*>(token.data()), token.size()}, message);
-}
-
 // hello (server): magic, version, nonce. call (client): magic, version, nonce, proof, then what the proof
 // covers: rank u32, world u32, length u32; and the words. answer (server): proof, length u32, then status u8,
 // id u64 and either each rank's words (length u32 before each) or a sentence.
@@ -77,56 +47,6 @@ ErrorCode code_of(Status status) {
   return status == kVersion    ? ErrorCode::no_device
          : status == kDeadline ? ErrorCode::deadline
                                : ErrorCode::usage;
-}
-
-class Socket {
- public:
-  explicit Socket(int descriptor) : descriptor_(descriptor) {}
-  ~Socket() {
-    if (descriptor_ >= 0) close(descriptor_);
-  }
-  Socket(Socket&& other) noexcept : descriptor_(std::exchange(other.descriptor_, -1)) {}
-  Socket& operator=(Socket&& other) noexcept {
-    std::swap(descriptor_, other.descriptor_);
-    return *this;
-  }
-  int descriptor() const { return descriptor_; }
-
- private:
-  int descriptor_;
-};
-
-// Sends all, within the deadline; the socket does not block.
-bool send_all(int socket, const Bytes& bytes, std::int64_t deadline_us) {
-  std::size_t sent = 0;
-  while (sent < bytes.size()) {
-    const ssize_t n = send(socket, bytes.data() + sent, bytes.size() - sent, MSG_NOSIGNAL);
-    if (n > 0) {
-      sent += static_cast<std::size_t>(n);
-      continue;
-    }
-    if (errno != EAGAIN && errno != EINTR) return false;
-    pollfd ready{socket, POLLOUT, 0};
-    if (now_us() >= deadline_us) return false;
-    poll(&ready, 1, 10);
-  }
-  return true;
-}
-
-// Adds what has come, up to `wanted` bytes in all. False: the other side is gone.
-bool receive_some(int socket, Bytes& bytes, std::size_t wanted) {
-  std::array<std::uint8_t, 4096> part;
-  while (bytes.size() < wanted) {
-    const ssize_t n = recv(socket, part.data(), std::min(part.size(), wanted - bytes.size()), 0);
-    if (n > 0) {
-      bytes.insert(bytes.end(), part.begin(), part.begin() + n);
-    } else if (n == 0 || (errno != EAGAIN && errno != EINTR)) {
-      return false;
-    } else {
-      return true;
-    }
-  }
-  return true;
 }
 
 class Host {

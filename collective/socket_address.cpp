@@ -4,6 +4,8 @@
 #include "collective/liveness.h"
 
 #include <arpa/inet.h>
+#include <ifaddrs.h>
+#include <net/if.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -109,6 +111,42 @@ Result<std::string> free_loopback_address() {
   std::string address = own_address_of(listener);
   close(listener);
   return address;
+}
+
+Result<std::string> own_address_towards(const std::string& address) {
+  const Addresses addresses = TRY(resolve(address));
+  int reason = 0;
+  for (const addrinfo* one = addresses.get(); one != nullptr; one = one->ai_next) {
+    // Connecting a socket for datagrams sends nothing: the kernel looks up the way and binds to its
+    // interface.
+    const int probe = socket(one->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    const bool there = probe >= 0 && connect(probe, one->ai_addr, one->ai_addrlen) == 0;
+    reason = errno;
+    const std::string own = there ? own_address_of(probe) : "";
+    if (probe >= 0) close(probe);
+    if (there) return own.substr(0, own.rfind(':')) + ":0";
+  }
+  return fail(ErrorCode::io, "no way to {}: {}", address, std::strerror(reason));
+}
+
+Result<std::string> address_of_interface(const std::string& name) {
+  ifaddrs* all = nullptr;
+  if (getifaddrs(&all) != 0) return fail(ErrorCode::io, "interfaces: {}", std::strerror(errno));
+  const std::unique_ptr<ifaddrs, decltype(&freeifaddrs)> owner(all, &freeifaddrs);
+  for (const int family : {AF_INET, AF_INET6}) {
+    for (const ifaddrs* one = all; one != nullptr; one = one->ifa_next) {
+      if (one->ifa_addr == nullptr || one->ifa_addr->sa_family != family || name != one->ifa_name) continue;
+      if ((one->ifa_flags & IFF_UP) == 0) continue;
+      sockaddr_storage address{};
+      std::memcpy(&address, one->ifa_addr, family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6));
+      const auto* v6 = reinterpret_cast<const sockaddr_in6*>(&address);
+      if (family == AF_INET6 && IN6_IS_ADDR_LINKLOCAL(&v6->sin6_addr)) continue;
+      const std::string own = text_of(address);
+      return own.substr(0, own.rfind(':')) + ":0";
+    }
+  }
+  return fail(ErrorCode::usage, "DIJI_SOCKET_IFNAME={}: no interface of that name is up and has an address",
+              name);
 }
 
 std::string own_address_of(int socket) {

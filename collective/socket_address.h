@@ -16,6 +16,11 @@ Result<int> connect_to(const std::string& address, std::int64_t deadline_us);
 Result<bool> is_loopback(const std::string& address);
 /// "127.0.0.1:41234": a free port of the loopback interface, as of now.
 Result<std::string> free_loopback_address();
+/// "10.0.0.1:0": of the interface over which packets to `address` leave this host. Errors: usage, io (no way
+/// there).
+Result<std::string> own_address_towards(const std::string& address);
+/// The same of the interface `name`, which must be up and have an address. Errors: usage.
+Result<std::string> address_of_interface(const std::string& name);
 /// "10.0.0.1:4000" or "[::1]:4000" of either end of a socket; "?" where it has none.
 std::string own_address_of(int socket);
 std::string peer_address_of(int socket);

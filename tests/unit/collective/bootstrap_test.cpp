@@ -1,0 +1,126 @@
+// Start-up of ranks that say they are on several hosts, over the loopback interface.
+#include "collective/bootstrap.h"
+
+#include "collective/host_links.h"
+#include "collective/liveness.h"
+#include "collective/socket_address.h"
+#include "tests/unit/collective/reference.h"
+#include "tests/unit/expect.h"
+
+#include <sys/socket.h>
+
+#include <cstdlib>
+#include <mutex>
+#include <thread>
+
+namespace diji::collective {
+namespace {
+
+struct Met {
+  std::vector<std::string> transports;
+  std::vector<std::string> problems;
+};
+
+// A rank for each host named, as a thread: meets the others and makes some of the calls.
+Met meet(const std::vector<std::string>& hosts) {
+  Met met;
+  met.transports.resize(hosts.size());
+  const std::string address = free_loopback_address().value();
+  const std::vector<CallCase> cases = call_cases(static_cast<int>(hosts.size()));
+  std::mutex mutex;
+  std::vector<std::thread> threads;
+  for (std::size_t rank = 0; rank < hosts.size(); ++rank) {
+    threads.emplace_back([&, rank] {
+      const Identity identity{.rank = static_cast<int>(rank),
+                              .world = static_cast<int>(hosts.size()),
+                              .address = address,
+                              .token = "a secret",
+                              .host = hosts[rank],
+                              .timeout_us = 10'000'000};
+      auto group = join(identity);
+      std::optional<std::string> problem;
+      if (!group) {
+        problem = group.error().message;
+      } else {
+        const auto communicator = Communicator::create(std::move(*group)).value();
+        met.transports[rank] = communicator->transports();
+        for (std::size_t i = 0; i < cases.size() && !problem; i += 17)
+          problem = run_case(*communicator, cases[i]);
+      }
+      const std::lock_guard lock(mutex);
+      if (problem) met.problems.push_back(*problem);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (const std::string& problem : met.problems) MESSAGE(problem);
+  return met;
+}
+
+using Texts = std::vector<std::string>;
+
+TEST_CASE("ranks of one host share memory, ranks of several have links too") {
+  const Met one = meet({"a", "a", "a"});
+  EXPECT(one.problems.empty());
+  EXPECT(one.transports == Texts(3, "shm"));
+  const Met two = meet({"a", "b", "a", "b", "b"});
+  EXPECT(two.problems.empty());
+  EXPECT(two.transports == Texts(5, "shm+tcp"));
+  const Met alone = meet({"a", "b", "c"});
+  EXPECT(alone.problems.empty());
+  EXPECT(alone.transports == Texts(3, "tcp"));
+  const Met uneven = meet({"a", "b", "b"});
+  EXPECT(uneven.problems.empty());
+  EXPECT(uneven.transports == Texts{"tcp", "shm+tcp", "shm+tcp"});
+}
+
+TEST_CASE("DIJI_TRANSPORT=tcp leaves shared memory out; other words are refused") {
+  setenv("DIJI_TRANSPORT", "tcp", 1);
+  const Met met = meet({"a", "a", "a"});
+  setenv("DIJI_TRANSPORT", "pigeon", 1);
+  const auto refused = join({});
+  unsetenv("DIJI_TRANSPORT");
+  EXPECT(met.problems.empty());
+  EXPECT(met.transports == Texts(3, "tcp"));
+  REQUIRE(!refused.has_value());
+  EXPECT(refused.error().code == ErrorCode::usage);
+}
+
+TEST_CASE("a listener is on the interface asked for, and on loopback alone without a token") {
+  const auto listener = listen_for_links("127.0.0.1:1", "", false);
+  REQUIRE(listener.has_value());
+  EXPECT(listener->address.starts_with("127.0.0.1:"));
+  EXPECT(listen_for_links("10.1.2.3:1", "lo", false)->address.starts_with("127.0.0.1:"));
+  EXPECT(listen_for_links("127.0.0.1:1", "no-such-interface", true).error().code == ErrorCode::usage);
+}
+
+TEST_CASE("strangers, and callers with another token, get no link") {
+  LinkListener listener = listen_for_links("127.0.0.1:1", "", false).value();
+  const std::string called = listener.address;
+  const std::vector<std::string> to_low{called, ""};
+  const std::vector<std::string> to_high{"", called};
+  // Rank 1 is called by a stranger who says something else, by one who says nothing, and by rank 0, first
+  // with a wrong token.
+  Result<std::vector<int>> high;
+  const LinkOptions right{.rank = 1, .id = 5, .token = "right", .deadline_us = now_us() + 20'000'000};
+  std::thread rank_1([&] { high = connect_links(right, listener, to_low); });
+  Socket noise(connect_to(called, now_us() + 1'000'000).value());
+  EXPECT(send_all(noise.descriptor(), random_bytes(4000), now_us() + 1'000'000));
+  const Socket silent(connect_to(called, now_us() + 1'000'000).value());
+  LinkOptions low{.rank = 0, .id = 5, .token = "wrong", .deadline_us = now_us() + 3'000'000};
+  const auto wrong = connect_links(low, {}, to_high);
+  REQUIRE(!wrong.has_value());
+  EXPECT(wrong.error().code == ErrorCode::deadline);
+  EXPECT(wrong.error().peer.missing == std::vector{1});
+  low.token = "right";
+  low.deadline_us = right.deadline_us;
+  const auto linked = connect_links(low, {}, to_high);
+  rank_1.join();
+  REQUIRE(linked.has_value());
+  REQUIRE(high.has_value());
+  EXPECT(peer_address_of((*linked)[1]) == own_address_of((*high)[0]));
+  const Socket a((*linked)[1]);
+  const Socket b((*high)[0]);
+}
+
+}  // namespace
+}  // namespace diji::collective
