@@ -28,7 +28,8 @@ struct Identity {
 /// that others may read is refused.
 Result<Identity> identity_from_environment();
 
-/// Meets the other ranks and shares the memory of the host with those on it.
+/// Meets the other ranks, shares the memory of the host with those on it and links this one with those on
+/// others. DIJI_TRANSPORT=tcp: links with all. DIJI_SOCKET_IFNAME: the interface to be called at.
 Result<Group> join(const Identity& identity);
 
 /// Both of the above. Times of `options` below 0: the identity's.

@@ -3,6 +3,7 @@
 
 #include "collective/socket_address.h"
 
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/mman.h>
@@ -26,12 +27,11 @@ std::size_t bytes_of_frame(std::size_t payload) {
   return FrameHeader::kBytes + payload + padding_of(payload);
 }
 
-// A dead host answers nothing: three seconds of silence on an idle link say so. Where data is on its way the
-// kernel gives up after kUserTimeoutMs: not sooner, because a peer that computes does not read, and the
-// kernel counts a window that stays shut like silence, though the peer's kernel answers every probe.
-// A call's own deadline is what usually ends such a wait.
-constexpr int kUserTimeoutMs = 600'000;
-
+// A dead host answers nothing: three unanswered probes, a second apart, end an idle link, and a link over
+// which a rank waits is idle. TCP_USER_TIMEOUT stays unset: it replaces the number of probes, and it counts a
+// window that stays shut like silence, so that a peer that computes and does not read would be cut off
+// though its host answers every probe. Where data is on its way to a dead host the call's deadline ends the
+// wait.
 void set_options(int socket) {
   const auto set = [socket](int level, int name, int value) {  // no error of a socket that is not TCP matters
     setsockopt(socket, level, name, &value, sizeof value);
@@ -41,7 +41,6 @@ void set_options(int socket) {
   set(IPPROTO_TCP, TCP_KEEPIDLE, 1);
   set(IPPROTO_TCP, TCP_KEEPINTVL, 1);
   set(IPPROTO_TCP, TCP_KEEPCNT, 3);
-  set(IPPROTO_TCP, TCP_USER_TIMEOUT, kUserTimeoutMs);
 }
 
 }  // namespace
@@ -51,17 +50,21 @@ Result<ByteRing> ByteRing::create(std::size_t bytes) {
   const int memory = memfd_create("diji-link", MFD_CLOEXEC);
   void* start = MAP_FAILED;
   bool mapped = false;
-  if (memory >= 0 && ftruncate(memory, static_cast<off_t>(size)) == 0)
+  // Its pages are taken at once: a full memory is an error here and not SIGBUS later.
+  int reason = memory < 0 ? errno : posix_fallocate(memory, 0, static_cast<off_t>(size));
+  if (reason == 0) {
     start = mmap(nullptr, 2 * size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    reason = errno;
+  }
   if (start != MAP_FAILED) {
     auto* data = static_cast<std::byte*>(start);
     mapped = true;
     for (std::byte* half : {data, data + size}) {
       mapped &= mmap(half, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, memory, 0) != MAP_FAILED;
     }
+    reason = errno;
     if (!mapped) munmap(start, 2 * size);
   }
-  const int reason = errno;
   if (memory >= 0) close(memory);
   if (!mapped) {
     return fail(ErrorCode::out_of_memory, "{} bytes for what comes over a link: {}", size,
