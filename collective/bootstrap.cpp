@@ -120,8 +120,11 @@ Result<void> link_ranks(Group& group, const std::vector<Words>& ranks,
       std::ranges::any_of(ranks, [](const Words& words) { return words.transport == "tcp"; });
   std::vector<int> locals;
   std::vector<std::string> addresses;
+  std::vector<std::string> names;
   for (int rank = 0; rank < group.world(); ++rank) {
-    locals.push_back(group.members[static_cast<std::size_t>(rank)].local);
+    const Member& member = group.members[static_cast<std::size_t>(rank)];
+    names.push_back(fmt::format("rank {} on {} (pid {})", rank, member.host, member.pid));
+    locals.push_back(member.local);
     const bool near = locals.back() >= 0 && !only_tcp;
     addresses.push_back(near || rank == group.rank ? "" : ranks[static_cast<std::size_t>(rank)].link_address);
   }
@@ -130,7 +133,8 @@ Result<void> link_ranks(Group& group, const std::vector<Words>& ranks,
   std::shared_ptr<TcpTransport> tcp;
   const bool spans = only_tcp || hosts.size() > 1;
   if (spans) {
-    tcp = TRY(TcpTransport::create(TRY(connect_links(options, listener, addresses))));
+    tcp = TRY(
+        TcpTransport::create(TRY(connect_links(options, listener, addresses)), {.names = std::move(names)}));
     group.fragment_bytes = tcp->fragment_bytes();
     for (const auto& [key, count] : hosts) {
       if (only_tcp || count < 2) continue;  // nobody there has a slot

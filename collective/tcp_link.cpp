@@ -86,7 +86,8 @@ ByteRing& ByteRing::operator=(ByteRing&& other) noexcept {
   return *this;
 }
 
-Result<std::unique_ptr<TcpLink>> TcpLink::create(int socket, int peer, std::int64_t fragment_bytes) {
+Result<std::unique_ptr<TcpLink>> TcpLink::create(int socket, int peer, std::string peer_name,
+                                                 std::int64_t fragment_bytes) {
   // One fragment is read while the next one comes.
   const std::size_t least = 2 * bytes_of_frame(static_cast<std::size_t>(fragment_bytes));
   auto ring = ByteRing::create(least);
@@ -95,12 +96,14 @@ Result<std::unique_ptr<TcpLink>> TcpLink::create(int socket, int peer, std::int6
     return std::unexpected(std::move(ring).error());
   }
   set_options(socket);
-  return std::unique_ptr<TcpLink>(new TcpLink(socket, peer, fragment_bytes, std::move(*ring)));
+  return std::unique_ptr<TcpLink>(
+      new TcpLink(socket, peer, std::move(peer_name), fragment_bytes, std::move(*ring)));
 }
 
-TcpLink::TcpLink(int socket, int peer, std::int64_t fragment_bytes, ByteRing ring)
+TcpLink::TcpLink(int socket, int peer, std::string peer_name, std::int64_t fragment_bytes, ByteRing ring)
     : socket_(socket),
       peer_(peer),
+      peer_name_(std::move(peer_name)),
       fragment_bytes_(fragment_bytes),
       name_(fmt::format("{} - {}", own_address_of(socket), peer_address_of(socket))),
       ring_(std::move(ring)) {}
@@ -221,7 +224,7 @@ void TcpLink::pop() {
 }
 
 Error TcpLink::left_error() const {
-  Error error = fail(ErrorCode::peer_lost, "rank {} ({}) has left the communicator", peer_, name_).error();
+  Error error = fail(ErrorCode::peer_lost, "{} has left the communicator ({})", peer_name_, name_).error();
   error.peer.rank = peer_;
   return error;
 }
@@ -229,12 +232,12 @@ Error TcpLink::left_error() const {
 void TcpLink::end(std::string_view why) {
   has_ended_ = true;
   if (has_left_ || abort_ || failure_) return;
-  failure_ = fail(ErrorCode::peer_lost, "rank {} ({}) is gone: {}", peer_, name_, why).error();
+  failure_ = fail(ErrorCode::peer_lost, "{} is gone: {} ({})", peer_name_, why, name_).error();
   failure_->peer.rank = peer_;
 }
 
 void TcpLink::corrupted(const Error& why) {
-  failure_ = fail(ErrorCode::corrupted, "link {} with rank {}, in or after call #{}: {}", name_, peer_,
+  failure_ = fail(ErrorCode::corrupted, "link {} with {}, in or after call #{}: {}", name_, peer_name_,
                   last_sequence_, why.message)
                  .error();
   failure_->peer.rank = peer_;

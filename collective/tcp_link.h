@@ -33,8 +33,9 @@ class ByteRing {
 
 class TcpLink {
  public:
-  /// Takes the socket. Errors: out_of_memory.
-  static Result<std::unique_ptr<TcpLink>> create(int socket, int peer, std::int64_t fragment_bytes);
+  /// Takes the socket. Errors of the link begin with `peer_name`. Errors: out_of_memory.
+  static Result<std::unique_ptr<TcpLink>> create(int socket, int peer, std::string peer_name,
+                                                 std::int64_t fragment_bytes);
   ~TcpLink();
   TcpLink(const TcpLink&) = delete;
   TcpLink& operator=(const TcpLink&) = delete;
@@ -80,7 +81,7 @@ class TcpLink {
   };
   static constexpr std::size_t kQueuedFrames = 16;
 
-  TcpLink(int socket, int peer, std::int64_t fragment_bytes, ByteRing ring);
+  TcpLink(int socket, int peer, std::string peer_name, std::int64_t fragment_bytes, ByteRing ring);
   void parse();
   Result<void> take(const FrameHeader& header, std::span<const std::byte> payload);
   void end(std::string_view why);
@@ -89,6 +90,7 @@ class TcpLink {
 
   int socket_;
   int peer_;
+  std::string peer_name_;
   std::int64_t fragment_bytes_;
   std::string name_;  ///< "10.0.0.1:4000 - 10.0.0.2:5000"
   std::deque<Outgoing> queue_;

@@ -14,10 +14,11 @@
 
 namespace diji::collective {
 
-TcpTransport::TcpTransport(TcpOptions options) : options_(options), forks_(forks_of_this_process()) {}
+TcpTransport::TcpTransport(TcpOptions options)
+    : options_(std::move(options)), forks_(forks_of_this_process()) {}
 
 Result<std::shared_ptr<TcpTransport>> TcpTransport::create(std::vector<int> sockets, TcpOptions options) {
-  std::shared_ptr<TcpTransport> transport(new TcpTransport(options));
+  std::shared_ptr<TcpTransport> transport(new TcpTransport(std::move(options)));
   transport->links_.resize(sockets.size());
   transport->heard_.assign(sockets.size(), 0);
   std::optional<Error> problem;
@@ -27,7 +28,10 @@ Result<std::shared_ptr<TcpTransport>> TcpTransport::create(std::vector<int> sock
       close(sockets[rank]);
       continue;
     }
-    auto link = TcpLink::create(sockets[rank], static_cast<int>(rank), options.fragment_bytes);
+    const auto& names = transport->options_.names;
+    auto link = TcpLink::create(sockets[rank], static_cast<int>(rank),
+                                names.empty() ? fmt::format("rank {}", rank) : names[rank],
+                                transport->options_.fragment_bytes);
     if (link) {
       transport->links_[rank] = std::move(*link);
     } else {

@@ -5,6 +5,7 @@
 #include "collective/transport.h"
 
 #include <memory>
+#include <string>
 #include <vector>
 
 namespace diji::collective {
@@ -12,7 +13,8 @@ namespace diji::collective {
 struct TcpOptions {
   /// Longer fragments save headers and system calls, shorter ones are combined while still in the cache.
   std::int64_t fragment_bytes = 256 << 10;
-  bool payload_crc = true;  ///< headers always have one
+  bool payload_crc = true;         ///< headers always have one
+  std::vector<std::string> names;  ///< of the ranks, for errors; empty: "rank 2"
 };
 
 /// Payloads are written from where they lie: their ticket is free when the kernel has all of them. What a

@@ -154,6 +154,36 @@ class Collective(Case):
                 os.kill(pids[dead], signal.SIGKILL)
                 self.one_line_a_rank(job.end(5), ranks, dead, r"killed by signal 9 \(Killed\)")
 
+    def test_ranks_of_several_hosts(self):
+        for host, environment, transport in (
+            ("$((DIJI_RANK / 2))", {}, "shm+tcp"),
+            ("$DIJI_RANK", {}, "tcp"),
+            ("all", {"DIJI_TRANSPORT": "tcp"}, "tcp"),
+        ):
+            with self.subTest(host=host, transport=transport):
+                bench = "bench collective all_reduce --sizes 8:4M --seconds 0.01 --check"
+                job = self.shell(4, f'DIJI_HOST_ID={host} exec "$DIJI" {bench}', **environment)
+                job.end(0, seconds=30)
+                rows = [line.split() for line in job.out().splitlines()[1:]]
+                self.assertEqual(len(rows), 20, job.out())
+                self.assertEqual({(row[3], row[-1]) for row in rows}, {(transport, "0")}, job.out())
+
+    def test_a_rank_of_another_host_is_killed(self):
+        for host, hosts in (("$((DIJI_RANK / 2))", 2), ("$DIJI_RANK", 4)):
+            with self.subTest(hosts=hosts):
+                job = self.shell(4, f'DIJI_HOST_ID={host} exec "$DIJI" {shlex.join(LOOP)}')
+
+                def called(pid, here=4 // hosts):
+                    run = self.run_program(case.OPTIONS.diji, "ranks", pid, "--json")
+                    ranks = json.loads(run.stdout)["communicators"][0]["ranks"] if run.returncode == 0 else []
+                    return sum(bool(rank["calls"]) for rank in ranks) == here
+
+                job.until(lambda job=job, called=called: len(job.children()) == 4 and all(map(called, job.children())))
+                os.kill(job.children()[2], signal.SIGKILL)
+                err = job.end(5)
+                for rank in (0, 1, 3):
+                    self.assertRegex(err, rf"(?m)^rank {rank}: \w+ #\d+: rank 2 on \S+ \(pid \d+\)", err)
+
     def test_a_child_of_the_dead_rank_lives_on(self):
         script = self.write("forks", FORKS.encode())
         script.chmod(0o755)

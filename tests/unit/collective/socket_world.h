@@ -21,7 +21,7 @@ class SocketWorld {
  public:
   /// `hosts[rank]`
   explicit SocketWorld(std::vector<int> hosts, CommunicatorOptions options = {}, TcpOptions tcp = {})
-      : hosts_(std::move(hosts)), options_(std::move(options)), tcp_(tcp) {
+      : hosts_(std::move(hosts)), options_(std::move(options)), tcp_(std::move(tcp)) {
     const int count = *std::ranges::max_element(hosts_) + 1;
     fragment_bytes_ = tcp_.fragment_bytes;
     for (int host = 0; host < count; ++host) {
