@@ -41,10 +41,6 @@ std::uint64_t signature_of(const Call& call, const Group& group, std::string_vie
   return hash;
 }
 
-bool is_point_to_point(Operation operation) {
-  return operation == Operation::send || operation == Operation::receive;
-}
-
 class Busy {
  public:
   explicit Busy(std::atomic<bool>& flag)
@@ -299,20 +295,21 @@ Result<void> Communicator::execute(const Call& call, CallTag tag) {
 }
 
 Result<void> Communicator::finish(Progress& execution, const Call& call) {
-  warned_ = false;
+  warned_ = published_ = false;
   // A call that would wait for nobody must not succeed in what the others have given up.
   if (auto failure = reported_failure(*group_.segment)) return failed(std::move(*failure), call);
   while (true) {
     const Result<bool> moved = execution.advance();
     if (!moved) {
-      return failed(moved.error().code == ErrorCode::mismatch ? mismatch(execution, call) : moved.error(),
-                    call);
+      if (moved.error().code != ErrorCode::mismatch) return failed(moved.error(), call);
+      return failed(mismatch({execution.offender(), execution.offending_tag().sequence}, call), call);
     }
     if (execution.done()) break;
     if (*moved) continue;
     TRY(wait(execution, call));
   }
   own_board().recorder.end(coarse_now_us());
+  publish_end();
   return {};
 }
 
@@ -385,13 +382,13 @@ void Communicator::sleep(Doorbell& bell, std::uint32_t announced, std::int64_t l
 Result<void> Communicator::look_around(Progress& execution, const Call& call, std::int64_t waited_us) {
   constexpr std::int64_t kCompareUs = 100'000;
   if (auto failure = reported_failure(*group_.segment)) return std::unexpected(*failure);
+  if (const auto other = disagreement()) return std::unexpected(mismatch(*other, call));
   const int peer = execution.waits_for();
-  if (peer < 0 || group_.members[static_cast<std::size_t>(peer)].local < 0) return {};
-  const Board& theirs = board(peer);
+  if (peer < 0) return {};
   // What a rank sent over a socket may be underway when its board says that it has left; a goodbye comes
   // after.
   const bool by_memory = links_[static_cast<std::size_t>(peer)]->name() == "shm";
-  if (by_memory && theirs.state.load(std::memory_order_acquire) == Board::kFinished) {
+  if (by_memory && board(peer).state.load(std::memory_order_acquire) == Board::kFinished) {
     const Result<bool> moved = execution.advance();  // what it sent before it left
     if (!moved || *moved || execution.done()) return {};
     auto error = fail(ErrorCode::peer_lost, "{} has left the communicator", who(peer));
@@ -399,13 +396,12 @@ Result<void> Communicator::look_around(Progress& execution, const Call& call, st
     return error;
   }
   if (waited_us < kCompareUs) return {};
+  publish_slow_call();
   const auto own = own_board().recorder.latest();
-  for (const CallRecord& record : theirs.recorder.all()) {
-    if (is_point_to_point(record.operation) || is_point_to_point(call.operation))
-      continue;  // numbered by pair
-    if (!own || record.sequence != own->sequence || record.signature == own->signature) continue;
-    return std::unexpected(mismatch(execution, call));
-  }
+  const auto theirs = own ? call_of(peer, own->sequence) : std::nullopt;
+  const bool by_pair = is_point_to_point(call.operation) || (theirs && is_point_to_point(theirs->operation));
+  if (theirs && !by_pair && theirs->signature != own->signature)
+    return std::unexpected(mismatch({peer, own->sequence}, call));
   if (waited_us >= options_.warning_us && !warned_) {
     warned_ = true;
     options_.warn(fmt::format("rank {}: {}", rank(), late(execution, call, waited_us).message));
@@ -413,18 +409,14 @@ Result<void> Communicator::look_around(Progress& execution, const Call& call, st
   return {};
 }
 
-Error Communicator::mismatch(const Progress& execution, const Call& call) const {
-  const int peer = execution.offender() >= 0 ? execution.offender() : execution.waits_for();
+Error Communicator::mismatch(const Disagreement& disagreement, const Call& call) {
+  const auto [peer, number] = disagreement;
+  compare(disagreement);
   Error error;
   error.code = ErrorCode::call_mismatch;
   error.peer.rank = peer;
-  const std::uint32_t number = execution.offender() >= 0 ? execution.offending_tag().sequence : sequence_ - 1;
-  error.peer.peer_args = "something else";
-  if (group_.members[static_cast<std::size_t>(peer)].local >= 0) {
-    for (const CallRecord& record : board(peer).recorder.all()) {
-      if (record.sequence == number) error.peer.peer_args = text_of(record);
-    }
-  }
+  const auto theirs = call_of(peer, number);
+  error.peer.peer_args = theirs ? text_of(*theirs) : "something else";
   // A call of which this rank had to hear nothing was over before the difference could show.
   std::string own = text_of(call);
   for (const CallRecord& record : own_board().recorder.all()) {
@@ -440,9 +432,11 @@ Error Communicator::mismatch(const Progress& execution, const Call& call) const 
 int Communicator::cause(int peer) const {
   int last = peer;
   for (int hop = 0; hop < world(); ++hop) {
-    if (group_.members[static_cast<std::size_t>(last)].local < 0 || is_silent(last)) return last;
-    const auto record = board(last).recorder.latest();
+    if (is_here(last) && is_silent(last)) return last;
+    const auto record = latest_call_of(last);
     if (!record || record->end_us != 0 || record->waits_for < 0) return last;
+    // Of another host's rank the word may be old: what it says of a call that is over here says nothing.
+    if (!is_here(last) && record->sequence + 1 != sequence_) return last;
     last = record->waits_for;
   }
   return peer;
@@ -460,26 +454,23 @@ Error Communicator::late(const Progress& execution, const Call& call, std::int64
   error.code = ErrorCode::deadline;
   error.peer.rank = peer;
   error.peer.missing = {peer};
-  std::string state = "has not come";
-  if (group_.members[static_cast<std::size_t>(peer)].local >= 0) {
-    const Board& theirs = board(peer);
-    const std::int64_t silent_us = now_us() - theirs.heartbeat_us.load(std::memory_order_relaxed);
-    const auto last = theirs.recorder.latest();
-    if (is_silent(peer)) {
-      state = fmt::format("shows no sign of life for {:.1f} s (stopped, or its host is)",
-                          static_cast<double>(silent_us) / 1e6);
-    } else if (!last) {
-      state = "is alive and has not called anything yet";
-    } else if (last->end_us != 0) {
-      state =
-          fmt::format("is alive and outside of calls; its last was #{} {}", last->sequence, text_of(*last));
-    } else if (last->waits_for >= 0) {
-      state =
-          fmt::format("is in #{} {} and waits for rank {}", last->sequence, text_of(*last), last->waits_for);
-    } else {
-      state = fmt::format("is in #{} {}", last->sequence, text_of(*last));
-    }
+  std::string state;
+  const auto last = latest_call_of(peer);
+  if (is_here(peer) && is_silent(peer)) {
+    const std::int64_t silent_us = now_us() - board(peer).heartbeat_us.load(std::memory_order_relaxed);
+    state = fmt::format("shows no sign of life for {:.1f} s (stopped, or its host is)",
+                        static_cast<double>(silent_us) / 1e6);
+  } else if (!last) {
+    state = is_here(peer) ? "is alive and has not called anything yet" : "has not come";
+  } else if (last->end_us != 0) {
+    state = fmt::format("is alive and outside of calls; its last was #{} {}", last->sequence, text_of(*last));
+  } else if (last->waits_for >= 0) {
+    state =
+        fmt::format("is in #{} {} and waits for rank {}", last->sequence, text_of(*last), last->waits_for);
+  } else {
+    state = fmt::format("is in #{} {}", last->sequence, text_of(*last));
   }
+  if (last && !is_here(peer)) state = fmt::format("said last that it {}", state);
   error.message = fmt::format("{} waits {:.1f} s for {}, which {}", text_of(call),
                               static_cast<double>(waited_us) / 1e6, who(peer), state);
   return error;
@@ -502,6 +493,9 @@ Error Communicator::first_failure(const Error& error) {
   while (!(written = reported_failure(*group_.segment)) && now_us() < until_us) std::this_thread::yield();
   if (!polls_) return written ? *written : error;
   all.push_back({written ? *written : error, written ? group_.segment->first_failure().reporter : rank()});
+  // Whoever tells of the difference may wait for this rank's call; a neighbour's word ended it before that.
+  const auto own = own_board().recorder.latest();
+  if (own && all.back().error.code == ErrorCode::call_mismatch) publish(*own);
   for (Transport* transport : transports_) transport->broadcast_abort(all.back());
   // A rank that is not in a call speaks later; it hears what the others said then.
   constexpr std::int64_t kSettleUs = 50'000;

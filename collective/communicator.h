@@ -109,10 +109,23 @@ class Communicator {
   void tell_failure();
   Result<void> pump();
   void sleep(Doorbell& bell, std::uint32_t announced, std::int64_t longest_us);
-  Error mismatch(const Progress& execution, const Call& call) const;
+  /// A rank whose call of that number is not this one's.
+  struct Disagreement {
+    int peer = -1;
+    std::uint32_t number = 0;
+  };
+  Error mismatch(const Disagreement& disagreement, const Call& call);
   Error late(const Progress& execution, const Call& call, std::int64_t waited_us) const;
   int cause(int peer) const;
   bool is_silent(int rank) const;
+  bool is_here(int rank) const { return group_.members[static_cast<std::size_t>(rank)].local >= 0; }
+  std::optional<CallRecord> call_of(int peer, std::uint32_t number) const;
+  std::optional<CallRecord> latest_call_of(int peer) const;
+  std::optional<Disagreement> disagreement() const;
+  void compare(const Disagreement& disagreement);
+  void publish(const CallRecord& record);
+  void publish_slow_call();
+  void publish_end();
   std::string who(int rank) const;
   Board& board(int rank) const {
     return group_.segment->board(group_.members[static_cast<std::size_t>(rank)].local);
@@ -146,6 +159,7 @@ class Communicator {
   std::atomic<bool> busy_ = false;
   std::uint32_t forks_ = 0;
   bool warned_ = false;
+  bool published_ = false;  ///< peers of other hosts were told of the call
   std::int64_t began_us_ =
       0;  ///< of the call, once it has waited: reading the clock costs as much as a short call
   std::int64_t deadline_us_ = 0;

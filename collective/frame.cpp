@@ -142,7 +142,7 @@ Result<FrameHeader> FrameHeader::decode(std::span<const std::byte, kBytes> wire,
                 kVersion);
   }
   const auto kind = load<std::uint8_t>(wire, 6);
-  if (kind > static_cast<std::uint8_t>(Kind::goodbye))
+  if (kind > static_cast<std::uint8_t>(Kind::call))
     return fail(ErrorCode::corrupted, "a frame of kind {}", kind);
   FrameHeader header;
   header.kind = static_cast<Kind>(kind);
@@ -189,6 +189,39 @@ Result<Abort> decode_abort(std::span<const std::byte> payload) {
   abort.error.message.assign(reinterpret_cast<const char*>(payload.data()) + kAbortHead,
                              payload.size() - kAbortHead);
   return abort;
+}
+
+std::array<std::byte, FrameHeader::kCallBytes> encode_call(const CallRecord& call) {
+  std::array<std::byte, FrameHeader::kCallBytes> bytes{};
+  store(std::span(bytes), 0, call.operation);
+  store(std::span(bytes), 1, call.reduction);
+  store(std::span(bytes), 2, call.type);
+  store(std::span(bytes), 3, static_cast<std::uint8_t>(call.end_us != 0));
+  store(std::span(bytes), 4, call.root);
+  store(std::span(bytes), 8, call.waits_for);
+  store(std::span(bytes), 16, call.count);
+  return bytes;
+}
+
+Result<CallRecord> decode_call(CallTag tag, std::span<const std::byte> payload) {
+  if (std::ssize(payload) != FrameHeader::kCallBytes)
+    return fail(ErrorCode::corrupted, "a call of {} bytes", payload.size());
+  const auto operation = load<std::uint8_t>(payload, 0);
+  const auto reduction = load<std::uint8_t>(payload, 1);
+  const auto type = load<std::uint8_t>(payload, 2);
+  if (operation >= kOperationCount || reduction >= kReductionCount || type >= kElementTypeCount) {
+    return fail(ErrorCode::corrupted, "a call of operation {}, reduction {}, type {}", operation, reduction,
+                type);
+  }
+  return CallRecord{.sequence = tag.sequence,
+                    .operation = static_cast<Operation>(operation),
+                    .reduction = static_cast<Reduction>(reduction),
+                    .type = static_cast<ElementType>(type),
+                    .root = load<std::int32_t>(payload, 4),
+                    .count = load<std::int64_t>(payload, 16),
+                    .signature = tag.signature,
+                    .end_us = load<std::uint8_t>(payload, 3),
+                    .waits_for = load<std::int32_t>(payload, 8)};
 }
 
 }  // namespace diji::collective

@@ -23,7 +23,7 @@ std::uint32_t crc32c_by_table(std::span<const std::byte> bytes, std::uint32_t be
 /// The payload follows, and zeros up to the next multiple of 32, so that payloads begin on such multiples
 /// and are read where they arrived.
 struct FrameHeader {
-  enum class Kind : std::uint8_t { data, abort, goodbye };
+  enum class Kind : std::uint8_t { data, abort, goodbye, call };
   Kind kind = Kind::data;
   bool has_payload_crc = false;
   std::uint32_t bytes = 0;
@@ -32,6 +32,7 @@ struct FrameHeader {
 
   static constexpr std::size_t kBytes = 32;
   static constexpr std::int64_t kAbortBytesMax = 1024;
+  static constexpr std::int64_t kCallBytes = 32;
   using Wire = std::array<std::byte, kBytes>;
   Wire encode() const;
   /// Errors: corrupted, with the reason alone ("bad magic 0x…"); also where the payload would be longer than
@@ -51,5 +52,12 @@ constexpr std::size_t padding_of(std::size_t bytes) {
 std::vector<std::byte> encode_abort(const Abort& abort);
 /// Errors: corrupted.
 Result<Abort> decode_abort(std::span<const std::byte> payload);
+
+/// The payload of a call, whose sequence and signature are the header's: operation u8, reduction u8, type u8,
+/// whether it has ended u8, root i32, rank that it waits for i32, 4 zeros, count i64, 8 zeros. A clock is a
+/// host's own: times do not travel.
+std::array<std::byte, FrameHeader::kCallBytes> encode_call(const CallRecord& call);
+/// Errors: corrupted.
+Result<CallRecord> decode_call(CallTag tag, std::span<const std::byte> payload);
 
 }  // namespace diji::collective

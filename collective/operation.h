@@ -37,6 +37,11 @@ bool reduces(Operation operation);
 /// Whether one rank is told apart: broadcast, reduce, gather, scatter.
 bool has_root(Operation operation);
 
+/// Between two ranks, of which the others know nothing: send, receive.
+inline bool is_point_to_point(Operation operation) {
+  return operation == Operation::send || operation == Operation::receive;
+}
+
 /// How values of several ranks become one. Integers wrap; any NaN wins in min and max; `average` of integers
 /// is their wrapped sum divided by the number of ranks, toward zero; logical operations take any value but 0
 /// (and NaN) as true and give 0 or 1; `premul_sum` multiplies each rank's values by that rank's factor first.

@@ -209,6 +209,7 @@ Result<void> TcpLink::take(const FrameHeader& header, std::span<const std::byte>
   TRY(header.check_payload(payload));
   if (header.kind == FrameHeader::Kind::goodbye) has_left_ = true;
   if (header.kind == FrameHeader::Kind::abort && !abort_) abort_ = TRY(decode_abort(payload));
+  if (header.kind == FrameHeader::Kind::call) call_ = TRY(decode_call(header.tag, payload));
   return {};
 }
 

@@ -50,6 +50,8 @@ class TcpLink {
   bool has_room() const { return queue_.size() < kQueuedFrames; }
   bool has_queued() const { return !queue_.empty(); }
   bool has_queued(Ticket ticket) const;
+  /// Whether a frame that is no data may wait too: two at most do.
+  bool has_room_for_words() const { return queue_.size() <= kQueuedFrames; }
   void push(Outgoing frame) { queue_.push_back(std::move(frame)); }
   /// Writes as much as goes; adds the tickets of what is written.
   void flush(std::vector<Ticket>& written);
@@ -68,6 +70,7 @@ class TcpLink {
   /// so, unless the link has ended.
   const std::optional<Error>& failure() const { return failure_; }
   const std::optional<Abort>& abort() const { return abort_; }
+  const std::optional<CallRecord>& call() const { return call_; }  ///< what the peer told of itself last
   bool has_left() const { return has_left_; }  ///< said goodbye; what it sent before may be read
   bool has_ended() const { return has_ended_; }
   Error left_error() const;
@@ -104,6 +107,7 @@ class TcpLink {
   bool has_left_ = false;
   bool has_ended_ = false;
   std::optional<Abort> abort_;
+  std::optional<CallRecord> call_;
   std::optional<Error> failure_;
 };
 

@@ -199,6 +199,23 @@ void TcpTransport::broadcast_abort(const Abort& abort) {
   }
 }
 
+void TcpTransport::publish_call(const CallRecord& call) {
+  if (has_aborted_) return;
+  const auto bytes = encode_call(call);
+  const auto payload = std::make_shared<std::vector<std::byte>>(bytes.begin(), bytes.end());
+  FrameHeader header;
+  header.kind = FrameHeader::Kind::call;
+  header.bytes = static_cast<std::uint32_t>(payload->size());
+  header.tag = {call.signature, call.sequence};
+  header.has_payload_crc = true;
+  header.payload_crc = crc32c(*payload);
+  for (const auto& link : links_) {
+    if (!link || link->has_ended() || !link->has_room_for_words()) continue;
+    link->push({.header = header.encode(), .payload = *payload, .kept = payload});
+    flush(*link);
+  }
+}
+
 bool TcpTransport::hear_aborts(std::vector<Abort>& heard) {
   bool complete = true;
   static_cast<void>(pump());

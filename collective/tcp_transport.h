@@ -37,6 +37,8 @@ class TcpTransport final : public Transport {
   Result<void> pump() override;
   void poll_descriptors(std::vector<pollfd>& descriptors) const override;
   void broadcast_abort(const Abort& abort) override;
+  void publish_call(const CallRecord& call) override;
+  std::optional<CallRecord> peer_call(int peer) const override { return link(peer).call(); }
   bool hear_aborts(std::vector<Abort>& heard) override;
 
  private:

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "base/error.h"
+#include "collective/flight_recorder.h"
 
 #include <cstddef>
 #include <cstdint>
@@ -77,6 +78,11 @@ class Transport {
   /// Tells all peers why this rank gives up; nothing more is sent after it. The caller's memory, of which
   /// messages may have been underway, is free then.
   virtual void broadcast_abort(const Abort&) {}
+  /// Tells all peers what this rank does, where it goes without waiting. Of its times only whether the call
+  /// has ended arrives.
+  virtual void publish_call(const CallRecord&) {}
+  /// What `peer` told last.
+  virtual std::optional<CallRecord> peer_call(int) const { return std::nullopt; }
   /// Adds the aborts that peers sent so far. True: nothing more will come, each has spoken or is gone.
   virtual bool hear_aborts(std::vector<Abort>&) { return true; }
 };

@@ -1,6 +1,7 @@
 // The wire's layout and its checks.
 #include "collective/frame.h"
 
+#include "collective/call.h"
 #include "tests/unit/expect.h"
 
 #include <cstring>
@@ -73,6 +74,32 @@ TEST_CASE("an abort arrives as it was told; a cut one does not") {
   EXPECT(read->error.peer.sequence == 9);
   EXPECT(read->error.message.size() == 1008);
   EXPECT(!decode_abort(std::span(bytes).first(15)).has_value());
+}
+
+TEST_CASE("a call arrives as it was told; one of another length or without meaning does not") {
+  const CallRecord call{.sequence = 7,
+                        .operation = Operation::reduce,
+                        .reduction = Reduction::max,
+                        .type = ElementType::bf16,
+                        .root = 3,
+                        .count = std::int64_t{1} << 40,
+                        .signature = 99,
+                        .end_us = 12345,
+                        .waits_for = 2};
+  auto bytes = encode_call(call);
+  const auto read = decode_call({.signature = 99, .sequence = 7}, bytes);
+  REQUIRE(read.has_value());
+  EXPECT(text_of(*read) == text_of(call));
+  EXPECT(read->sequence == 7);
+  EXPECT(read->signature == 99);
+  EXPECT(read->waits_for == 2);
+  EXPECT(read->end_us != 0);
+  EXPECT(!decode_call({}, std::span(bytes).first(31)).has_value());
+  for (std::size_t i = 0; i < 3; ++i) {
+    auto absurd = bytes;
+    absurd[i] = std::byte{0xff};
+    EXPECT(!decode_call({}, absurd).has_value());
+  }
 }
 
 }  // namespace

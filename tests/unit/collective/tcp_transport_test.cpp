@@ -372,7 +372,7 @@ TEST_CASE("an abort from a thread inside or outside of a call ends the calls of 
   }
 }
 
-TEST_CASE("ranks of two hosts that call different things are told the same") {
+TEST_CASE("ranks of two hosts that call different things are told the same, with both calls") {
   std::vector<std::int64_t> ranks(4);
   SocketWorld({0, 0, 1, 1}).run([&](Communicator& communicator) {
     const auto rank = static_cast<std::size_t>(communicator.rank());
@@ -387,8 +387,108 @@ TEST_CASE("ranks of two hosts that call different things are told the same") {
     REQUIRE(!done.has_value());
     EXPECT(done.error().code == ErrorCode::call_mismatch);
     ranks[rank] = done.error().peer.rank;
+    CAPTURE(done.error().message);
+    EXPECT(done.error().message.find("all_reduce of 1 i32, sum") != std::string::npos);
+    EXPECT(done.error().message.find("all_reduce of 1 u32, sum") != std::string::npos);
   });
   for (const std::int64_t rank : ranks) EXPECT(rank == ranks[0]);
+}
+
+// Rank 1 makes calls that give it nothing to wait for; what it did differently shows when it is in another.
+TEST_CASE("a difference in a call that was over for one side is named by that call") {
+  SocketWorld({0, 1}).run([&](Communicator& communicator) {
+    std::int32_t data[4] = {};
+    const int rank = communicator.rank();
+    const Call call{.operation = Operation::broadcast,
+                    .input = data,
+                    .output = data,
+                    .count = rank == 0 ? 4 : 3,
+                    .type = ElementType::i32};
+    auto done = communicator.run(call);
+    if (rank == 0) {
+      EXPECT(done.has_value());
+      done = communicator.run({.operation = Operation::barrier});
+    }
+    REQUIRE(!done.has_value());
+    CAPTURE(done.error().message);
+    EXPECT(done.error().code == ErrorCode::call_mismatch);
+    EXPECT(done.error().message.find("broadcast of 4 i32, root 0") != std::string::npos);
+    EXPECT(done.error().message.find("broadcast of 3 i32, root 0") != std::string::npos);
+    EXPECT(done.error().message.find("(#0)") != std::string::npos);
+  });
+}
+
+// Which no message would tell: each waits for the other.
+TEST_CASE("ranks of two hosts that both wait find out that they differ") {
+  SocketWorld({0, 1}).run([&](Communicator& communicator) {
+    std::int32_t data[4] = {};
+    const std::int64_t begin_us = now_us();
+    const auto done = communicator.run({.operation = Operation::broadcast,
+                                        .input = data,
+                                        .output = data,
+                                        .count = 4,
+                                        .type = ElementType::i32,
+                                        .root = 1 - communicator.rank()});
+    REQUIRE(!done.has_value());
+    CAPTURE(done.error().message);
+    EXPECT(done.error().code == ErrorCode::call_mismatch);
+    EXPECT(done.error().message.find("root 0") != std::string::npos);
+    EXPECT(done.error().message.find("root 1") != std::string::npos);
+    EXPECT(now_us() - begin_us < kSoonUs);
+  });
+}
+
+// In a ring rank 3 waits for 2, 0 for 3 and 1 for 0.
+TEST_CASE("a deadline blames the end of a chain that goes over hosts") {
+  CommunicatorOptions options;
+  options.timeout_us = 600'000;
+  std::mutex mutex;
+  std::vector<Error> errors;
+  SocketWorld({0, 1, 2, 3}, options).run([&](Communicator& communicator) {
+    if (communicator.rank() == 2) {
+      while (std::scoped_lock(mutex), errors.size() < 3) std::this_thread::yield();
+      return;
+    }
+    const std::int32_t mine = 0;
+    std::int32_t all[4] = {};
+    const auto done = communicator.run({.operation = Operation::all_gather,
+                                        .input = &mine,
+                                        .output = all,
+                                        .count = 1,
+                                        .type = ElementType::i32,
+                                        .algorithm = "ring"});
+    const std::scoped_lock lock(mutex);
+    errors.push_back(done ? Error{} : done.error());
+  });
+  for (const Error& error : errors) {
+    CAPTURE(error.message);
+    EXPECT(error.code == ErrorCode::deadline);
+    EXPECT(error.peer.rank == 2);
+  }
+}
+
+TEST_CASE("a rank that is late is said to be where it told that it is") {
+  std::mutex mutex;
+  std::string warning;  // of rank 0, the last
+  CommunicatorOptions options;
+  options.warning_us = 200'000;
+  options.warn = [&](const std::string& text) {
+    const std::scoped_lock lock(mutex);
+    if (text.starts_with("rank 0")) warning = text;
+  };
+  SocketWorld({0, 1}, options).run([&](Communicator& communicator) {
+    const auto late = [&](int rank) {
+      if (communicator.rank() == rank) std::this_thread::sleep_for(std::chrono::milliseconds(500));
+    };
+    late(0);  // and rank 1 waits, so that it tells of its call, and of its end
+    EXPECT(communicator.run({.operation = Operation::barrier}).has_value());
+    late(1);
+    EXPECT(communicator.run({.operation = Operation::barrier}).has_value());
+  });
+  CAPTURE(warning);
+  EXPECT(warning.find("for rank 1") != std::string::npos);
+  EXPECT(warning.find("said last that it is alive and outside of calls; its last was #0 barrier") !=
+         std::string::npos);
 }
 
 }  // namespace
