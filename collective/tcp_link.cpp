@@ -30,8 +30,8 @@ std::size_t bytes_of_frame(std::size_t payload) {
 // A dead host answers nothing: three unanswered probes, a second apart, end an idle link, and a link over
 // which a rank waits is idle. TCP_USER_TIMEOUT stays unset: it replaces the number of probes, and it counts a
 // window that stays shut like silence, so that a peer that computes and does not read would be cut off
-// though its host answers every probe. Where data is on its way to a dead host the call's deadline ends the
-// wait.
+// though its host answers every probe. While data is on its way there are no keepalive probes: end_if_silent
+// asks the kernel for what it repeats in vain.
 void set_options(int socket) {
   const auto set = [socket](int level, int name, int value) {  // no error of a socket that is not TCP matters
     setsockopt(socket, level, name, &value, sizeof value);
@@ -186,6 +186,18 @@ void TcpLink::fill() {
       return;
     }
   }
+}
+
+void TcpLink::end_if_silent() {
+  // By then data was repeated four times, at 0.2, 0.6, 1.4 and 3 s (RFC 6298); two more may be lost on the
+  // way.
+  constexpr int kRepeats = 2;
+  tcp_info info{};
+  socklen_t length = sizeof info;
+  if (has_ended_ || getsockopt(socket_, IPPROTO_TCP, TCP_INFO, &info, &length) != 0) return;  // no TCP
+  const bool asked = info.tcpi_retransmits >= kRepeats || info.tcpi_probes > kRepeats;
+  if (asked && info.tcpi_last_ack_recv >= kSilentMs)
+    end(fmt::format("its host has answered nothing for {:.1f} s", info.tcpi_last_ack_recv / 1e3));
 }
 
 void TcpLink::parse() {

@@ -62,6 +62,9 @@ class TcpLink {
   /// Reads what has come, as far as there is room, and checks it.
   void fill();
   bool has_space() const { return filled_ - consumed_ < ring_.size(); }
+  /// Ends the link of a host that has answered nothing for kSilentMs though the kernel asked again.
+  void end_if_silent();
+  static constexpr std::uint32_t kSilentMs = 4'000;
   /// The oldest data frame. Its bytes stay until pop().
   std::optional<Message> front() const;
   void pop();

@@ -160,10 +160,15 @@ Result<void> TcpTransport::release(int rank) {
 }
 
 Result<void> TcpTransport::pump() {
+  constexpr std::int64_t kLookUs = 250'000;
+  const std::int64_t us = coarse_now_us();
+  const bool looks = us - looked_us_ >= kLookUs;
+  if (looks) looked_us_ = us;
   for (const auto& link : links_) {
     if (!link) continue;
     flush(*link);
     link->fill();
+    if (looks) link->end_if_silent();
     note(*link);
   }
   if (failure_) return std::unexpected(*failure_);

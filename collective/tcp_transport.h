@@ -59,6 +59,7 @@ class TcpTransport final : public Transport {
   std::vector<Ticket> written_;
   Ticket tickets_ = kFree;
   bool has_aborted_ = false;
+  std::int64_t looked_us_ = 0;    ///< for silent hosts
   std::optional<Error> failure_;  ///< the first of any link
 };
 
