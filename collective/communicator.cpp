@@ -521,7 +521,8 @@ void Communicator::tell_failure() {
 }
 
 std::unexpected<Error> Communicator::failed(Error error, const Call& call) {
-  const std::int64_t sequence = sequence_ - 1;
+  const auto own = own_board().recorder.latest();  // messages between two ranks have numbers of their own
+  const std::int64_t sequence = own ? own->sequence : 0;
   if (error.peer.sequence < 0) error.peer.sequence = sequence;
   Error first = first_failure(error);
   if (first.code == error.code && first.peer.rank == error.peer.rank) first = error;

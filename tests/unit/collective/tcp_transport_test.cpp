@@ -94,6 +94,7 @@ TEST_CASE("a deadline names the rank that did not read what it was sent") {
       REQUIRE(!sent.has_value());
       EXPECT(sent.error().code == ErrorCode::deadline);
       EXPECT(sent.error().peer.rank == 2);
+      EXPECT(sent.error().peer.sequence == 0);
       ended = true;
     }
     while (!ended) std::this_thread::sleep_for(std::chrono::milliseconds(1));
