@@ -220,7 +220,10 @@ Result<void> TcpLink::take(const FrameHeader& header, std::span<const std::byte>
   last_sequence_ = header.tag.sequence;
   TRY(header.check_payload(payload));
   if (header.kind == FrameHeader::Kind::goodbye) has_left_ = true;
-  if (header.kind == FrameHeader::Kind::abort && !abort_) abort_ = TRY(decode_abort(payload));
+  if (header.kind == FrameHeader::Kind::abort) {
+    Abort told = TRY(decode_abort(payload));
+    if (!abort_) abort_ = std::move(told);
+  }
   if (header.kind == FrameHeader::Kind::call) call_ = TRY(decode_call(header.tag, payload));
   return {};
 }
