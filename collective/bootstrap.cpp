@@ -115,7 +115,7 @@ std::string host_name() {
 // Shared memory between ranks of a host, sockets to all others.
 Result<void> link_ranks(Group& group, const std::vector<Words>& ranks,
                         const std::map<std::string, int>& hosts, const LinkListener& listener,
-                        const LinkOptions& options) {
+                        const LinkOptions& options, bool payload_crc) {
   const bool only_tcp =
       std::ranges::any_of(ranks, [](const Words& words) { return words.transport == "tcp"; });
   std::vector<int> locals;
@@ -133,8 +133,8 @@ Result<void> link_ranks(Group& group, const std::vector<Words>& ranks,
   std::shared_ptr<TcpTransport> tcp;
   const bool spans = only_tcp || hosts.size() > 1;
   if (spans) {
-    tcp = TRY(
-        TcpTransport::create(TRY(connect_links(options, listener, addresses)), {.names = std::move(names)}));
+    tcp = TRY(TcpTransport::create(TRY(connect_links(options, listener, addresses)),
+                                   {.payload_crc = payload_crc, .names = std::move(names)}));
     group.fragment_bytes = tcp->fragment_bytes();
     for (const auto& [key, count] : hosts) {
       if (only_tcp || count < 2) continue;  // nobody there has a slot
@@ -177,11 +177,19 @@ Result<Identity> identity_from_environment() {
   return identity;
 }
 
+Result<bool> payload_crc_from_environment() {
+  const std::string crc = variable("DIJI_TCP_CRC").value_or("on");
+  if (crc != "on" && crc != "off")
+    return fail(ErrorCode::usage, "DIJI_TCP_CRC={}: there are on and off", crc);
+  return crc == "on";
+}
+
 Result<Group> join(const Identity& identity) {
   const std::shared_ptr<DescriptorServer> server = TRY(DescriptorServer::start());
   const std::string transport = variable("DIJI_TRANSPORT").value_or("auto");
   if (transport != "auto" && transport != "tcp")
     return fail(ErrorCode::usage, "DIJI_TRANSPORT={}: there are auto and tcp", transport);
+  const bool payload_crc = TRY(payload_crc_from_environment());
   LinkListener listener;
   if (identity.world > 1) {
     listener = TRY(listen_for_links(identity.address, variable("DIJI_SOCKET_IFNAME").value_or(""),
@@ -210,7 +218,8 @@ Result<Group> join(const Identity& identity) {
   const bool leads = leader - group.members.begin() == identity.rank;
   TRY(share_segment(group, leads, leader->server, deadline_us));
   group.watcher = std::make_shared<Watcher>();
-  TRY(link_ranks(group, ranks, hosts, listener, {identity.rank, all.id, identity.token, deadline_us}));
+  TRY(link_ranks(group, ranks, hosts, listener, {identity.rank, all.id, identity.token, deadline_us},
+                 payload_crc));
   return group;
 }
 

@@ -28,6 +28,9 @@ struct Identity {
 /// that others may read is refused.
 Result<Identity> identity_from_environment();
 
+/// DIJI_TCP_CRC: whether what this rank sends over sockets has a CRC. Errors: usage.
+Result<bool> payload_crc_from_environment();
+
 /// Meets the other ranks, shares the memory of the host with those on it and links this one with those on
 /// others. DIJI_TRANSPORT=tcp: links with all. DIJI_SOCKET_IFNAME: the interface to be called at.
 Result<Group> join(const Identity& identity);

@@ -73,6 +73,19 @@ TEST_CASE("ranks of one host share memory, ranks of several have links too") {
   EXPECT(uneven.transports == Texts{"tcp", "shm+tcp", "shm+tcp"});
 }
 
+TEST_CASE("DIJI_TCP_CRC=off takes the CRC from payloads; other words are refused") {
+  EXPECT(payload_crc_from_environment().value());
+  setenv("DIJI_TCP_CRC", "off", 1);
+  EXPECT_FALSE(payload_crc_from_environment().value());
+  const Met met = meet({"a", "b"});
+  setenv("DIJI_TCP_CRC", "perhaps", 1);
+  const auto refused = join({});
+  unsetenv("DIJI_TCP_CRC");
+  EXPECT(met.problems.empty());
+  REQUIRE(!refused.has_value());
+  EXPECT(refused.error().code == ErrorCode::usage);
+}
+
 TEST_CASE("DIJI_TRANSPORT=tcp leaves shared memory out; other words are refused") {
   setenv("DIJI_TRANSPORT", "tcp", 1);
   const Met met = meet({"a", "a", "a"});
