@@ -207,7 +207,7 @@ void CallMemory::cut_chunks(const Call& call, const Plan& plan) {
   const ChunkRange input = chunks_at(Place::input, plan);
   const ChunkRange output = chunks_at(Place::output, plan);
   const int slices = plan.request.slices;
-  longest_ = vector_ = 0;
+  vector_ = 0;
   for (int block = 0; block < plan.blocks; ++block) {
     const Extent from = sent_[index_of(block)];
     const Extent to = received_[index_of(block)];
@@ -221,7 +221,6 @@ void CallMemory::cut_chunks(const Call& call, const Plan& plan) {
       if (output.contains(chunk))
         outputs()[index_of(chunk)] = part(gets_own_block(call.operation) ? 0 : to.offset, to.count);
       partials()[index_of(chunk)] = part(vector_, to.count);
-      longest_ = std::max(longest_, part(0, std::max(from.count, to.count)).count);
     }
     vector_ += to.count;
   }
@@ -267,10 +266,14 @@ Result<Regions> CallMemory::lay_out(const Call& call, const PreparedPlan& prepar
   cut_chunks(call, plan);
   const bool in_place = TRY(is_in_place(call, plan));
 
-  scratch_.resize(index_of(plan.scratch_chunks * longest_ * bytes_of(call.type)));
+  std::int64_t scratch_count = 0;
   chunks_[3].resize(index_of(plan.scratch_chunks));
-  for (int chunk = 0; chunk < plan.scratch_chunks; ++chunk)
-    chunks_[3][index_of(chunk)] = {chunk * longest_, longest_};
+  for (int chunk = 0; chunk < plan.scratch_chunks; ++chunk) {
+    const std::int64_t count = partials()[index_of(chunk % plan.chunks())].count;
+    chunks_[3][index_of(chunk)] = {scratch_count, count};
+    scratch_count += count;
+  }
+  scratch_.resize(index_of(scratch_count * bytes_of(call.type)));
 
   Region input{const_cast<std::byte*>(static_cast<const std::byte*>(call.input)), call.type, inputs(), {}};
   const Region output{static_cast<std::byte*>(call.output), call.type, outputs(), {}};

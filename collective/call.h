@@ -77,7 +77,6 @@ class CallMemory {
   std::vector<Extent> chunks_[kPlaces];
   std::vector<Extent> sent_;      ///< blocks of the vector on the side of input
   std::vector<Extent> received_;  ///< and of output
-  std::int64_t longest_ = 0;      ///< chunk
   std::int64_t vector_ = 0;       ///< elements of one copy of partial
   std::vector<std::byte> scratch_;
   std::vector<std::byte> partial_;

@@ -108,6 +108,8 @@ class Run {
     rank.partial_is_output = aliasing_.partial_is_output && partial_may_be_output(plan, aliasing_.in_place);
     if (plan.rank != static_cast<int>(ranks_.size()))
       return wrong(rank, nullptr, "plans are not in the order of ranks");
+    if (plan.request != plans_[0].request || plan.blocks != plans_[0].blocks || plan.request.world != world_)
+      return wrong(rank, nullptr, "it is made for another request than rank 0's");
     for (int place = 0; place < 4; ++place) {
       const int chunks =
           place == 3 ? plan.scratch_chunks : plan.chunks() * (place == 2 ? plan.partial_copies : 1);
@@ -207,6 +209,10 @@ class Run {
     const TermId source = value(rank, step.source, step.source_chunk);
     TermId& target = value(rank, step.target, step.target_chunk);
     if (source == kUndefined) return wrong(rank, &step, "the source has no value yet");
+    if (length_of(*rank.plan, step.source, step.source_chunk) !=
+        length_of(*rank.plan, step.target, step.target_chunk)) {
+      return wrong(rank, &step, "source and target have different lengths");
+    }
     if (step.action == Action::reduce) {
       if (target == kUndefined) return wrong(rank, &step, "the target has no value yet");
       target = step.incoming_first ? terms_.combine(source, target) : terms_.combine(target, source);
@@ -273,10 +279,8 @@ class Run {
     if ((send.source == Place::partial) != (step.payload == Place::partial)) {
       return wrong(receiver, &step, fmt::format("rank {} sends elements of another type", sender.plan->rank));
     }
-    const bool own_length = send.source != Place::scratch && step.target != Place::scratch &&
-                            sender.plan->request.operation != Operation::all_to_all;
-    const int chunks = sender.plan->chunks();
-    if (own_length && send.source_chunk % chunks != step.target_chunk % chunks) {
+    if (length_of(*sender.plan, send.source, send.source_chunk) !=
+        length_of(*receiver.plan, step.target, step.target_chunk)) {
       return wrong(
           receiver, &step,
           fmt::format("rank {} sends chunk {}, of another length", sender.plan->rank, send.source_chunk));
@@ -304,6 +308,23 @@ class Run {
       return wrong(receiver, &step, "a contribution counts twice, or another chunk's");
     receiver.done[index] = 1;
     return {};
+  }
+
+  // What the length of a chunk follows from, for any counts: the chunk of the vector; of all_to_all the ranks
+  // from which and to which it goes. Plans of all_to_all with scratch are for blocks of one length.
+  struct Length {
+    int from;
+    int to;
+    int slice;
+    bool operator==(const Length&) const = default;
+  };
+  Length length_of(const Plan& plan, Place place, int chunk) const {
+    const int slices = plan.request.slices;
+    const int block = chunk % plan.chunks() / slices;
+    if (plan.request.operation != Operation::all_to_all) return {-1, block, chunk % slices};
+    if (plan.scratch_chunks > 0) return {-1, -1, chunk % slices};
+    return place == Place::input ? Length{plan.rank, block, chunk % slices}
+                                 : Length{block, plan.rank, chunk % slices};
   }
 
   Result<void> add_to_fold(int from, TermId sent, Rank& receiver, std::size_t index) {
@@ -367,6 +388,7 @@ class Run {
       const bool right = term.kind == Terms::Kind::finished && term.chunk == chunk &&
                          term.ranks == RankSet::range(world_, 0, end);
       if (!right) return fmt::format("output chunk {} is {}", chunk, terms_.text(got));
+      is_left_fold_ &= term.fold_end == end;
       const auto [at, is_first] = results_.try_emplace({chunk, end}, got);
       if (!is_first && at->second != got)
         return fmt::format("output chunk {} is combined in another order than on other ranks", chunk);
@@ -387,6 +409,7 @@ class Run {
   PlanFacts facts() const {
     PlanFacts facts;
     facts.messages = messages_;
+    facts.is_left_fold = is_left_fold_;
     std::int64_t most = 0;
     for (const Rank& rank : ranks_) {
       facts.steps += std::ssize(rank.plan->steps);
@@ -403,6 +426,7 @@ class Run {
   Terms terms_;
   std::vector<Rank> ranks_;
   std::int64_t messages_ = 0;
+  bool is_left_fold_ = true;
   std::map<std::pair<int, int>, TermId> results_;  ///< by chunk and how many ranks it is over
 };
 

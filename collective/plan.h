@@ -14,7 +14,7 @@ namespace diji::collective {
 
 /// The memory of one rank that a plan knows. Chunk c of `input`, `output` and `partial` is the same stretch
 /// of the operation's vector; which of them exist at a rank follows from the operation (chunks_at). `scratch`
-/// has as many chunks as the plan asks for, each as long as the longest of the vector.
+/// has as many chunks as the plan asks for: number c is as long as chunk c mod chunks() of the vector.
 enum class Place : std::uint8_t {
   input,    ///< the caller's, never written
   output,   ///< the caller's
@@ -67,6 +67,7 @@ struct PlanRequest {
   int root = 0;
   int slices = 1;      ///< each block is cut into as many chunks, which follow each other through the rounds
   int node_ranks = 0;  ///< of hierarchical plans: ranks r with equal r / node_ranks share a host; 0: all do
+  bool operator==(const PlanRequest&) const = default;
 };
 
 /// One rank's part of an algorithm. The vector is cut into `blocks` blocks of `slices` chunks each: chunk

@@ -46,7 +46,10 @@ TermId Terms::add(Term term) {
 
 TermId Terms::leaf(int rank, int chunk) {
   const auto [at, is_new] = leaves_.try_emplace({rank, chunk}, kUndefined);
-  if (is_new) at->second = add({Kind::leaf, chunk, rank, RankSet::range(world_, rank, rank + 1)});
+  if (is_new) {
+    const int fold_end = rank == 0 ? 1 : -1;
+    at->second = add({Kind::leaf, chunk, rank, RankSet::range(world_, rank, rank + 1), fold_end});
+  }
   return at->second;
 }
 
@@ -61,7 +64,9 @@ TermId Terms::combine(TermId left, TermId right) {
   if (is_new) {
     RankSet ranks = a.ranks;
     ranks.add(b.ranks);
-    at->second = add({Kind::combined, a.chunk, -1, std::move(ranks)});
+    const bool goes_on = b.kind == Kind::leaf && a.fold_end == b.rank;
+    const int fold_end = goes_on ? b.rank + 1 : -1;
+    at->second = add({Kind::combined, a.chunk, -1, std::move(ranks), fold_end});
   }
   return at->second;
 }
@@ -70,7 +75,7 @@ TermId Terms::finish(TermId partial) {
   const auto [at, is_new] = finished_.try_emplace(partial, kUndefined);
   if (is_new) {
     const Term& term = (*this)[partial];
-    at->second = add({Kind::finished, term.chunk, term.rank, term.ranks});
+    at->second = add({Kind::finished, term.chunk, term.rank, term.ranks, term.fold_end});
   }
   return at->second;
 }

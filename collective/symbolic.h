@@ -38,6 +38,7 @@ class Terms {
     int chunk = 0;  ///< of the logical vector
     int rank = -1;  ///< of a leaf
     RankSet ranks;
+    int fold_end = -1;  ///< of ((rank 0 + rank 1) + …): the first rank that is not in it; else -1
   };
   explicit Terms(int world) : world_(world) {}
 

@@ -82,6 +82,21 @@ TEST_CASE("rings send what their papers say") {
   }
 }
 
+TEST_CASE("plans for exact mode are the left fold in rank order, and the checker can tell") {
+  for (const Algorithm& algorithm : algorithms()) {
+    if (!reduces(algorithm.operation)) continue;
+    for (const int world : {1, 2, 3, 8, 13}) {
+      const PlanRequest request{
+          .operation = algorithm.operation, .world = world, .root = world / 2, .slices = 2, .node_ranks = 4};
+      if (!algorithm.supports(request)) continue;
+      const auto facts = check_plans(plans_of(algorithm, request));
+      CAPTURE(algorithm.name);
+      if (algorithm.name == "direct") EXPECT(facts.value().is_left_fold);
+      if (algorithm.name == "ring" && world > 2) EXPECT_FALSE(facts.value().is_left_fold);
+    }
+  }
+}
+
 // One step of one rank becomes another one, in something that the step uses.
 std::string plant(std::vector<Plan>& plans, std::mt19937& random) {
   const auto below = [&](std::size_t count) { return static_cast<std::size_t>(random() % count); };

@@ -41,8 +41,10 @@ TEST_CASE("every algorithm gives what its operation's definition says") {
       if (!algorithm.supports(request)) continue;
       for (const ElementType type :
            {ElementType::f32, ElementType::bf16, ElementType::i32, ElementType::f8e4m3}) {
-        for (const std::int64_t count : {0, 1, 5, 999, 40'001}) {
+        // The longest has blocks of several slices that are not of one length.
+        for (const std::int64_t count : {0, 1, 5, 999, 40'001, 1'200'021}) {
           if (count > 1000 && type != ElementType::f32) continue;
+          if (count > 1'000'000 && world != 3) continue;
           for (const Reduction reduction : {Reduction::sum, Reduction::average}) {
             if (!reduces(algorithm.operation) && reduction != Reduction::sum) continue;
             CallCase c{
