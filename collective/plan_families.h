@@ -10,21 +10,29 @@ Plan ring_all_reduce(const PlanRequest& request, int rank);
 Plan ring_reduce_scatter(const PlanRequest& request, int rank);
 Plan ring_all_gather(const PlanRequest& request, int rank);
 Plan bidirectional_ring_all_reduce(const PlanRequest& request, int rank);
+Plan bidirectional_ring_reduce_scatter(const PlanRequest& request, int rank);
+Plan bidirectional_ring_all_gather(const PlanRequest& request, int rank);
 Plan chain_broadcast(const PlanRequest& request, int rank);
 Plan chain_reduce(const PlanRequest& request, int rank);
+Plan chain_scan(const PlanRequest& request, int rank);
+Plan chain_exscan(const PlanRequest& request, int rank);
 
 // plans_doubling.cpp
 Plan recursive_doubling_all_reduce(const PlanRequest& request, int rank);
 Plan halving_doubling_all_reduce(const PlanRequest& request, int rank);
-bool supports_powers_of_two(const PlanRequest& request);
 Plan recursive_halving_reduce_scatter(const PlanRequest& request, int rank);
 Plan recursive_doubling_all_gather(const PlanRequest& request, int rank);
 Plan recursive_doubling_scan(const PlanRequest& request, int rank);
+Plan recursive_doubling_exscan(const PlanRequest& request, int rank);
 
 // plans_tree.cpp
 Plan double_tree_all_reduce(const PlanRequest& request, int rank);
+Plan double_tree_broadcast(const PlanRequest& request, int rank);
+Plan double_tree_reduce(const PlanRequest& request, int rank);
 Plan binomial_broadcast(const PlanRequest& request, int rank);
 Plan binomial_reduce(const PlanRequest& request, int rank);
+Plan binomial_gather(const PlanRequest& request, int rank);
+Plan binomial_scatter(const PlanRequest& request, int rank);
 
 // plans_exchange.cpp
 Plan bruck_all_gather(const PlanRequest& request, int rank);

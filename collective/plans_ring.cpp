@@ -82,6 +82,46 @@ Plan bidirectional_ring_all_reduce(const PlanRequest& request, int rank) {
   return right.done_with(std::move(left));
 }
 
+// Block b comes to its owner from both sides at once: over the ranks before it from the left and, one round
+// later because both end in the same chunk, over those behind it from the right.
+Plan bidirectional_ring_reduce_scatter(const PlanRequest& request, int rank) {
+  PlanWriter plan(request, rank, "bidirectional_ring", request.world);
+  const int n = request.world;
+  begin_alone(plan, rank);
+  const int before = (n - 1) / 2;
+  for (const int direction : {1, -1}) {
+    const int hops = direction > 0 ? before : n - 1 - before;
+    for (int k = 0; k < hops; ++k) {
+      plan.at_round(k + (direction > 0 ? 0 : 1));
+      const Place from = k == 0 ? Place::input : Place::partial;
+      plan.send(wrapped(rank + direction, n), {from, wrapped(rank + direction * (hops - k), n)});
+      const int block = wrapped(rank + direction * (hops - k - 1), n);
+      const bool has_other_side = direction < 0 && block == rank && before > 0;
+      plan.receive_reduce(wrapped(rank - direction, n), {Place::partial, block},
+                          {has_other_side ? Place::partial : Place::input, block}, from, direction > 0);
+    }
+  }
+  plan.at_round(n);
+  plan.finish(rank);
+  return plan.done();
+}
+
+Plan bidirectional_ring_all_gather(const PlanRequest& request, int rank) {
+  PlanWriter plan(request, rank, "bidirectional_ring", request.world);
+  const int n = request.world;
+  plan.copy({Place::input, rank}, {Place::output, rank});
+  for (const int direction : {1, -1}) {
+    const int hops = direction > 0 ? n / 2 : (n - 1) / 2;
+    for (int k = 0; k < hops; ++k) {
+      plan.at_round(1 + k);
+      plan.send(wrapped(rank + direction, n), {Place::output, wrapped(rank - direction * k, n)});
+      plan.receive(wrapped(rank - direction, n), {Place::output, wrapped(rank - direction * (k + 1), n)},
+                   Place::output);
+    }
+  }
+  return plan.done();
+}
+
 Plan chain_broadcast(const PlanRequest& request, int rank) {
   PlanWriter plan(request, rank, "chain", 1);
   const int n = request.world;
@@ -110,6 +150,45 @@ Plan chain_reduce(const PlanRequest& request, int rank) {
   plan.at_round(place == 0 ? n : n - 1 - place);
   if (place > 0) plan.send(wrapped(rank - 1, n), {place + 1 == n ? Place::input : Place::partial, 0});
   if (place == 0) plan.finish(0);
+  return plan.done();
+}
+
+// The ranks before this one come combined; with its own they go on.
+Plan chain_scan(const PlanRequest& request, int rank) {
+  PlanWriter plan(request, rank, "chain", 1);
+  const int n = request.world;
+  const Place payload = rank == 1 ? Place::input : Place::partial;
+  if (rank > 0) {
+    plan.at_round(rank - 1);
+    plan.receive_reduce(rank - 1, {Place::partial, 0}, {Place::input, 0}, payload, true);
+  } else {
+    plan.copy({Place::input, 0}, {Place::partial, 0});
+  }
+  plan.at_round(rank);
+  if (rank + 1 < n) plan.send(rank + 1, {rank == 0 ? Place::input : Place::partial, 0});
+  plan.at_round(rank + 1);
+  plan.finish(0);
+  return plan.done();
+}
+
+// As chain_scan, but what comes is also this rank's result, so what goes on is made in the second copy.
+Plan chain_exscan(const PlanRequest& request, int rank) {
+  PlanWriter plan(request, rank, "chain", 1);
+  const int n = request.world;
+  const bool goes_on = rank + 1 < n;
+  if (rank == 0) {
+    if (goes_on) plan.send(1, {Place::input, 0});
+    return plan.done();
+  }
+  const At through{Place::partial, plan.second(0)};
+  if (goes_on) plan.copy({Place::input, 0}, through);
+  plan.at_round(2 * (rank - 1));
+  plan.receive(rank - 1, {Place::partial, 0}, rank == 1 ? Place::input : Place::partial);
+  plan.next_round();
+  if (goes_on) plan.reduce(through, {Place::partial, 0}, true);
+  plan.next_round();
+  if (goes_on) plan.send(rank + 1, through);
+  plan.finish(0);
   return plan.done();
 }
 
