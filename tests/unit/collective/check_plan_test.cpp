@@ -3,8 +3,6 @@
 
 #include "tests/unit/expect.h"
 
-#include <random>
-
 namespace diji::collective {
 namespace {
 
@@ -45,9 +43,9 @@ TEST_CASE("every algorithm is proved for worlds 1 to 64") {
   for (int world = 1; world <= 64; ++world) {
     check_world(world, 1, 0);
     for (const int node_ranks : {2, 3, 4, 8}) check_world(world, 1, node_ranks);
-    if (world <= 16) check_world(world, 2, 0);
-    if (world <= 8) check_world(world, 5, 2);
-    if (world <= 8) check_world(world, 5, 0);
+    if (world <= 32) check_world(world, 2, 0);
+    if (world <= 16) check_world(world, 5, 2);
+    if (world <= 16) check_world(world, 5, 0);
   }
 }
 
@@ -95,76 +93,6 @@ TEST_CASE("plans for exact mode are the left fold in rank order, and the checker
       if (algorithm.name == "ring" && world > 2) EXPECT_FALSE(facts.value().is_left_fold);
     }
   }
-}
-
-// One step of one rank becomes another one, in something that the step uses.
-std::string plant(std::vector<Plan>& plans, std::mt19937& random) {
-  const auto below = [&](std::size_t count) { return static_cast<std::size_t>(random() % count); };
-  Plan* plan = nullptr;
-  while (plan == nullptr || plan->steps.empty()) plan = &plans[below(plans.size())];
-  const std::size_t at = below(plan->steps.size());
-  Step& step = plan->steps[at];
-  const bool has_source =
-      step.action != Action::receive &&
-      (step.action != Action::fold || (plan->rank >= step.peer && plan->rank < step.peer + step.peers));
-  const int chunks = plan->chunks();
-  switch (below(7)) {
-    case 0: plan->steps.erase(plan->steps.begin() + static_cast<std::ptrdiff_t>(at)); return "dropped";
-    case 1:
-      step.source_chunk = has_source ? (step.source_chunk + 1) % chunks : step.source_chunk;
-      return "source chunk";
-    case 2:
-      step.target_chunk = step.action != Action::send ? (step.target_chunk + 1) % chunks : step.target_chunk;
-      return "target chunk";
-    case 3:
-      step.peer = step.peer >= 0 ? (step.peer + 1) % static_cast<int>(plans.size()) : step.peer;
-      return "peer";
-    case 4:
-      step.source = has_source ? static_cast<Place>((static_cast<int>(step.source) + 1) % 3) : step.source;
-      return "source";
-    case 5:
-      if (step.action != Action::send)
-        step.target = static_cast<Place>((static_cast<int>(step.target) + 1) % 3);
-      return "target";
-    default:
-      plan->steps.insert(plan->steps.begin() + static_cast<std::ptrdiff_t>(at), Step(step));
-      return "doubled";
-  }
-}
-
-TEST_CASE("a plan with one planted mistake is caught") {
-  const auto seed = static_cast<unsigned>(std::random_device{}());
-  CAPTURE(seed);
-  std::mt19937 random(seed);
-  int planted = 0;
-  int same = 0;
-  for (const Algorithm& algorithm : algorithms()) {
-    if (algorithm.operation == Operation::barrier) continue;  // its chunks are empty: all of them are alike
-    for (int trial = 0; trial < 200; ++trial) {
-      const int world = 2 + static_cast<int>(random() % 7);
-      const PlanRequest request{.operation = algorithm.operation,
-                                .world = world,
-                                .root = static_cast<int>(random() % static_cast<unsigned>(world)),
-                                .slices = 1 + static_cast<int>(random() % 2),
-                                .node_ranks = 2};
-      if (!algorithm.supports(request)) continue;
-      std::vector<Plan> plans = plans_of(algorithm, request);
-      const std::vector<Plan> before = plans;
-      const std::string kind = plant(plans, random);
-      bool changed = false;
-      for (std::size_t i = 0; i < plans.size(); ++i) changed |= plans[i].steps != before[i].steps;
-      if (!changed) continue;
-      ++planted;
-      if (!check_plans(plans)) continue;
-      // What a step does not use may be anything; a copy into the same place twice is the same.
-      ++same;
-      fmt::print("not caught: {} {}, world {}: {}\n", name_of(algorithm.operation), algorithm.name, world,
-                 kind);
-    }
-  }
-  MESSAGE(planted, " planted, ", same, " of them change nothing that is used");
-  EXPECT(planted > 1000);
-  EXPECT(same * 50 < planted);
 }
 
 }  // namespace
