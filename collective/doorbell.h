@@ -2,6 +2,8 @@
 // does not.
 #pragma once
 
+#include "collective/processor.h"
+
 #include <atomic>
 #include <cstdint>
 
@@ -9,21 +11,35 @@ namespace diji::collective {
 
 /// Lies in memory shared by processes. The protocol (Dekker's, as in every eventcount): a sleeper announces
 /// itself, looks once more, then sleeps; a ringer publishes, then looks whether anybody sleeps. Of the two
-/// looks at least one sees the other's store, because a sequentially consistent fence stands between each
-/// store and the look after it.
-struct alignas(64) Doorbell {
-  std::atomic<std::uint32_t> rings = 0;  ///< a futex word
-  std::atomic<std::uint32_t> sleeping = 0;
+/// looks at least one sees the other's store, because a full fence stands between each store and the look
+/// after it.
+template <typename Machine>
+struct alignas(64) BasicDoorbell {
+  typename Machine::template Atomic<std::uint32_t> rings = 0;  ///< a futex word
+  typename Machine::template Atomic<std::uint32_t> sleeping = 0;
 
   /// After what the sleeper waits for was published (with release order).
-  void ring();
+  void ring() {
+    Machine::full_fence(sleeping);
+    if (sleeping.load(std::memory_order_relaxed) == 0) return;
+    rings.fetch_add(1, std::memory_order_release);
+    Machine::wake(rings);
+  }
   /// Announces that the owner is about to sleep; what it waits for must be looked at again before sleep().
-  std::uint32_t announce();
+  std::uint32_t announce() {
+    const std::uint32_t before = rings.load(std::memory_order_acquire);
+    sleeping.store(1, std::memory_order_relaxed);
+    Machine::full_fence(sleeping);
+    return before;
+  }
   /// Until a ring after announce(), or for `timeout_us`. Spurious returns are allowed.
-  void sleep(std::uint32_t announced, std::int64_t timeout_us);
+  void sleep(std::uint32_t announced, std::int64_t timeout_us) {
+    Machine::wait(rings, announced, timeout_us);
+  }
   /// The owner is awake again.
   void withdraw() { sleeping.store(0, std::memory_order_relaxed); }
 };
+using Doorbell = BasicDoorbell<Processor>;
 
 /// How eagerly a rank looks before it sleeps: cores that no rank of this host needs may be burnt for
 /// microseconds, others never.

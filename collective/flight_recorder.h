@@ -2,8 +2,8 @@
 #pragma once
 
 #include "collective/operation.h"
+#include "collective/record_ring.h"
 
-#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -26,8 +26,7 @@ struct CallRecord {
   std::int32_t waits_for = -1;  ///< rank, while it runs
 };
 
-/// The last calls of one rank, the one that runs among them. One writer; readers of other processes take what
-/// is consistent (a sequence lock for each entry). Lies in shared memory: fixed size, no pointers.
+/// The last calls of one rank, the one that runs among them. One writer. Lies in shared memory.
 class FlightRecorder {
  public:
   static constexpr std::uint32_t kCalls = 256;
@@ -41,17 +40,8 @@ class FlightRecorder {
   std::vector<CallRecord> all() const;
 
  private:
-  static constexpr std::size_t kWords = 8;
-  struct alignas(64) Entry {
-    std::atomic<std::uint32_t> version = 0;  ///< odd while it is written
-    std::atomic<std::int32_t> waits_for = -1;
-    std::array<std::atomic<std::uint64_t>, kWords - 1> words{};
-  };
-  std::optional<CallRecord> read(const Entry& entry) const;
-  Entry& entry(std::uint32_t number) { return entries_[number % kCalls]; }
-
-  std::atomic<std::uint32_t> calls_ = 0;
-  std::array<Entry, kCalls> entries_{};
+  static constexpr std::size_t kWords = 7;  ///< with the version, a cache line
+  RecordRing<std::atomic, kWords, kCalls> calls_;
 };
 
 }  // namespace diji::collective

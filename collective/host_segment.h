@@ -3,9 +3,11 @@
 #pragma once
 
 #include "base/error.h"
+#include "collective/channel.h"
 #include "collective/doorbell.h"
 #include "collective/flight_recorder.h"
 #include "collective/shared_memory.h"
+#include "collective/write_once.h"
 
 #include <atomic>
 #include <cstddef>
@@ -13,32 +15,6 @@
 #include <memory>
 
 namespace diji::collective {
-
-/// A message's cache line. `sequence` is written last, with release order: it is the message's number in its
-/// channel plus 1, so a line from the round before is never taken for a new one.
-struct alignas(64) Line {
-  enum class Kind : std::uint16_t { in_line, slot, region };
-
-  std::atomic<std::uint32_t> sequence = 0;
-  std::uint32_t bytes = 0;
-  std::uint64_t signature = 0;
-  std::uint32_t call = 0;
-  Kind kind = Kind::in_line;
-  std::uint16_t region = 0;
-  static constexpr std::size_t kInlineBytes = 40;
-  union {
-    std::byte payload[kInlineBytes];
-    std::int64_t offset;  ///< of a slot: in the sender's slots; of a region: in the region
-  };
-};
-static_assert(sizeof(Line) == 64);
-
-/// From one rank to one other. Only the sender writes lines, only the receiver `consumed`.
-struct Channel {
-  static constexpr std::uint32_t kLines = 32;
-  alignas(64) std::atomic<std::uint64_t> consumed = 0;
-  Line lines[kLines];
-};
 
 /// What a rank tells the others of its host.
 struct Board {
@@ -52,10 +28,9 @@ struct Board {
   FlightRecorder recorder;
 };
 
-/// The first failure of the communicator on this host; what comes later is a consequence. `state` 0: none, 1:
-/// being written, 2: to be read.
+/// The first failure of the communicator on this host; what comes later is a consequence.
 struct alignas(64) FirstFailure {
-  std::atomic<std::uint32_t> state = 0;
+  WriteOnce once;
   std::uint32_t code = 0;
   std::int32_t guilty = -1;    ///< the rank that is to blame, -1: nobody in particular
   std::int32_t reporter = -1;  ///< the rank that noticed
@@ -63,10 +38,11 @@ struct alignas(64) FirstFailure {
   char message[480] = {};
 };
 
-/// Who goes on after a failure: written by one, for all. `state` as of FirstFailure.
+/// Who goes on after a failure: written by one, for all.
 struct alignas(64) ShrinkDecision {
-  std::atomic<std::uint32_t> state = 0;
-  std::atomic<std::uint64_t> survivors[16] = {};  ///< a bit a place in the segment
+  WriteOnce once;
+  std::uint64_t survivors[16] = {};  ///< a bit a place in the segment
+  bool survives(int local) const { return (survivors[local / 64] >> (local % 64) & 1) != 0; }
 };
 
 struct SegmentShape {

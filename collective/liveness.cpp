@@ -146,8 +146,7 @@ std::shared_ptr<void> Watcher::beat(std::function<void()> heartbeat) {
 
 void report_failure(const HostSegment& segment, const Error& error, int reporter) {
   FirstFailure& failure = segment.first_failure();
-  std::uint32_t none = 0;
-  if (failure.state.compare_exchange_strong(none, 1, std::memory_order_acq_rel)) {
+  if (failure.once.claim()) {
     failure.code = static_cast<std::uint32_t>(error.code);
     failure.guilty = static_cast<std::int32_t>(error.peer.rank);
     failure.reporter = reporter;
@@ -155,14 +154,14 @@ void report_failure(const HostSegment& segment, const Error& error, int reporter
     const std::size_t length = std::min(error.message.size(), sizeof(failure.message) - 1);
     std::memcpy(failure.message, error.message.data(), length);
     failure.message[length] = '\0';
-    failure.state.store(2, std::memory_order_release);
+    failure.once.publish();
   }
   segment.ring_all();
 }
 
 std::optional<Error> reported_failure(const HostSegment& segment) {
   const FirstFailure& failure = segment.first_failure();
-  if (failure.state.load(std::memory_order_acquire) != 2) return std::nullopt;
+  if (!failure.once.is_published()) return std::nullopt;
   Error error;
   error.code = static_cast<ErrorCode>(failure.code);
   error.message = failure.message;

@@ -5,7 +5,6 @@
 #include "collective/reduce_kernels.h"
 
 #include <algorithm>
-#include <atomic>
 #include <cstdlib>
 #include <cstring>
 #include <string_view>
@@ -31,15 +30,6 @@ const ReduceKernels& choose() {
 const ReduceKernels& kernels() {
   static const ReduceKernels& chosen = choose();
   return chosen;
-}
-
-// Stores past the caches are not ordered with the flag that says the data are there.
-void order_streaming([[maybe_unused]] Store store) {
-#if defined(__x86_64__)
-  if (store == Store::streaming) __builtin_ia32_sfence();
-#else
-  std::atomic_thread_fence(std::memory_order_seq_cst);
-#endif
 }
 
 bool is_narrow(ElementType type) { return is_floating(type) && bytes_of(type) < 4; }
@@ -114,7 +104,7 @@ void combine(Reduction reduction, ElementType accumulator, std::byte* target, Op
                         as_type(accumulator, right, first, n, right_block), n, store);
     });
   }
-  order_streaming(store);
+  order(store);
 }
 
 void fold(Reduction reduction, ElementType accumulator, std::byte* target, std::span<const Operand> operands,
@@ -135,7 +125,7 @@ void fold(Reduction reduction, ElementType accumulator, std::byte* target, std::
       left = block;
     }
   });
-  order_streaming(store);
+  order(store);
 }
 
 void convert(ElementType type, std::byte* target, Operand source, Count count, Store store) {
@@ -191,7 +181,7 @@ void multiply(ElementType accumulator, std::byte* target, Operand source, Count 
 void copy_bytes(std::byte* target, const std::byte* source, std::int64_t bytes, Store store) {
   if (target == source || bytes == 0) return;
   kernels().copy(target, source, bytes, store);
-  order_streaming(store);
+  order(store);
 }
 
 }  // namespace diji::collective

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "collective/operation.h"
+#include "collective/processor.h"
 
 #include <cstddef>
 #include <cstdint>
@@ -18,6 +19,12 @@ struct Operand {
 
 /// Whether what is written will be read soon (it stays in the caches) or not (it goes past them).
 enum class Store : std::uint8_t { cached, streaming };
+
+/// Between stores of that kind and the flag that says the data are there.
+template <typename Machine = Processor>
+void order(Store store) {
+  if (store == Store::streaming) Machine::streaming_fence();
+}
 
 /// target[i] = left[i] combined with right[i], computed in `accumulator`, the type of `target`. Operands of
 /// another type are converted first (exactly: they are narrower). `target` may be the memory of an operand of

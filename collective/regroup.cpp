@@ -3,6 +3,7 @@
 #include "collective/regroup.h"
 
 #include "collective/shm_transport.h"
+#include "collective/shrink_decision.h"
 
 #include <algorithm>
 #include <chrono>
@@ -41,30 +42,6 @@ Result<Group> group_of(const Group& old, const std::vector<int>& ranks, std::uin
   return group;
 }
 
-// Everybody who is alive has come, or the time is over: then one decides, for all, by a compare-exchange.
-void decide_survivors(const HostSegment& segment, std::int64_t deadline_us) {
-  ShrinkDecision& decision = segment.shrink_decision();
-  const int ranks = segment.shape().ranks;
-  while (decision.state.load(std::memory_order_acquire) != 2) {
-    bool all_came = true;
-    for (int local = 0; local < ranks; ++local) {
-      const Board& board = segment.board(local);
-      const bool gone = board.state.load() == Board::kDead || board.state.load() == Board::kFinished;
-      all_came &= gone || board.shrinking.load(std::memory_order_acquire) != 0;
-    }
-    std::uint32_t open = 0;
-    if ((all_came || now_us() >= deadline_us) && decision.state.compare_exchange_strong(open, 1)) {
-      for (int local = 0; local < ranks; ++local) {
-        const Board& board = segment.board(local);
-        const bool stays = board.state.load() == Board::kPresent && board.shrinking.load() != 0;
-        decision.survivors[local / 64].fetch_or(stays ? std::uint64_t{1} << (local % 64) : 0);
-      }
-      decision.state.store(2, std::memory_order_release);
-    }
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  }
-}
-
 }  // namespace
 
 Result<std::unique_ptr<Communicator>> split(Communicator& parent, int color, int key) {
@@ -95,20 +72,20 @@ Result<std::unique_ptr<Communicator>> dup(Communicator& parent) { return split(p
 Result<std::unique_ptr<Communicator>> shrink(Communicator& parent, std::int64_t timeout_us) {
   const Group& old = parent.group();
   const HostSegment& segment = *old.segment;
-  if (segment.first_failure().state.load() == 0) {
+  if (!segment.first_failure().once.is_claimed()) {
     return fail(ErrorCode::usage, "shrink: no rank of the communicator has failed");
   }
   const std::int64_t deadline_us = now_us() + timeout_us;
   segment.board(old.members[static_cast<std::size_t>(old.rank)].local)
-      .shrinking.store(1, std::memory_order_release);
-  decide_survivors(segment, deadline_us);
+      .shrinking.store(1, std::memory_order_relaxed);
+  while (!decide_survivors(segment, now_us() >= deadline_us))
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
   std::vector<int> survivors;
   int dead = 0;
   for (int rank = 0; rank < old.world(); ++rank) {
     const int local = old.members[static_cast<std::size_t>(rank)].local;
     if (local < 0) return fail(ErrorCode::unsupported, "shrink of a communicator that spans hosts");
-    const bool stays = (segment.shrink_decision().survivors[local / 64].load() >> (local % 64) & 1) != 0;
-    if (stays) survivors.push_back(rank);
+    if (segment.shrink_decision().survives(local)) survivors.push_back(rank);
     const std::uint32_t state = segment.board(local).state.load();
     dead += state == Board::kDead || state == Board::kFinished ? 1 : 0;
   }

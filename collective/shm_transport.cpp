@@ -1,4 +1,4 @@
-// Single writer, single reader rings of lines; slots come back when the reader has counted past them.
+// What a message refers to: its line, a slot of the pair or one of several readers, registered memory.
 #include "collective/shm_transport.h"
 
 #include "base/check.h"
@@ -22,58 +22,31 @@ ShmTransport::ShmTransport(std::shared_ptr<HostSegment> segment, int local, std:
       slots_(segment_->slots(local)),
       peers_(locals.size()),
       regions_(std::move(regions)),
-      shared_slots_(static_cast<std::size_t>(segment_->shape().shared_slots)) {
+      shared_slots_(segment_->shape().shared_slots) {
   for (std::size_t rank = 0; rank < locals.size(); ++rank) {
     const int other = locals[rank];
     if (other < 0) continue;
     Peer& peer = peers_[rank];
     peer.local = other;
-    peer.out = &segment_->channel(local, other);
-    peer.in = &segment_->channel(other, local);
+    peer.out = Outbox(segment_->channel(local, other), segment_->shape().pair_slots);
+    peer.in = Inbox(segment_->channel(other, local));
     peer.slots = segment_->slots(other);
-    peer.slot_free_at.assign(static_cast<std::size_t>(segment_->shape().pair_slots), 0);
   }
-}
-
-bool ShmTransport::is_consumed(Peer& peer, std::uint64_t number) {
-  if (peer.consumed > number) return true;
-  peer.consumed = peer.out->consumed.load(std::memory_order_acquire);
-  return peer.consumed > number;
-}
-
-bool ShmTransport::has_room(Peer& peer) {
-  return peer.sent - peer.consumed < Channel::kLines || is_consumed(peer, peer.sent - Channel::kLines);
-}
-
-bool ShmTransport::shared_slot_is_free(std::size_t slot) {
-  std::vector<Pending>& readers = shared_slots_[slot];
-  std::erase_if(readers, [&](const Pending& reader) {
-    return is_consumed(peers_[static_cast<std::size_t>(reader.peer)], reader.number);
-  });
-  return readers.empty();
 }
 
 std::optional<std::int64_t> ShmTransport::take_slot(std::span<const int> peers) {
   if (peers.size() > 1) {
-    if (shared_slots_.empty() || !shared_slot_is_free(next_shared_slot_)) return std::nullopt;
-    const std::size_t slot = next_shared_slot_;
-    next_shared_slot_ = (slot + 1) % shared_slots_.size();
-    for (const int rank : peers)
-      shared_slots_[slot].push_back({kFree, rank, peers_[static_cast<std::size_t>(rank)].sent});
-    return segment_->shared_slot(local_, static_cast<int>(slot));
+    const auto slot = shared_slots_.take(peers, [this](int rank) -> auto& { return peer(rank).out; });
+    return slot ? std::optional(segment_->shared_slot(local_, *slot)) : std::nullopt;
   }
-  Peer& peer = peers_[static_cast<std::size_t>(peers[0])];
-  for (std::size_t slot = 0; slot < peer.slot_free_at.size(); ++slot) {
-    if (peer.slot_free_at[slot] != 0 && !is_consumed(peer, peer.slot_free_at[slot] - 1)) continue;
-    peer.slot_free_at[slot] = peer.sent + 1;
-    return segment_->pair_slot(local_, peer.local, static_cast<int>(slot));
-  }
-  return std::nullopt;
+  Peer& to = peer(peers[0]);
+  const auto slot = to.out.take_slot();
+  return slot ? std::optional(segment_->pair_slot(local_, to.local, *slot)) : std::nullopt;
 }
 
 void ShmTransport::publish(Peer& peer, CallTag tag, Line::Kind kind, int region, std::int64_t offset,
                            std::span<const std::byte> bytes) {
-  Line& line = peer.out->lines[peer.sent % Channel::kLines];
+  Line& line = peer.out.line();
   line.bytes = static_cast<std::uint32_t>(bytes.size());
   line.signature = tag.signature;
   line.call = tag.sequence;
@@ -84,7 +57,7 @@ void ShmTransport::publish(Peer& peer, CallTag tag, Line::Kind kind, int region,
   } else {
     line.offset = offset;
   }
-  line.sequence.store(static_cast<std::uint32_t>(++peer.sent), std::memory_order_release);
+  peer.out.publish();
   segment_->board(peer.local).doorbell.ring();
 }
 
@@ -92,7 +65,7 @@ Result<std::optional<Ticket>> ShmTransport::send(std::span<const int> peers, Cal
                                                  std::span<const std::byte> bytes, SourceRegion region) {
   DCHECK(std::ssize(bytes) <= fragment_bytes(), "a message is at most a fragment");
   for (const int rank : peers) {
-    if (!has_room(peers_[static_cast<std::size_t>(rank)])) return std::nullopt;
+    if (!peer(rank).out.has_room()) return std::nullopt;
   }
   Line::Kind kind = Line::Kind::in_line;
   std::int64_t offset = 0;
@@ -101,8 +74,7 @@ Result<std::optional<Ticket>> ShmTransport::send(std::span<const int> peers, Cal
     kind = Line::Kind::region;
     offset = region.offset;
     ticket = ++tickets_;
-    for (const int rank : peers)
-      pending_.push_back({ticket, rank, peers_[static_cast<std::size_t>(rank)].sent});
+    for (const int rank : peers) pending_.push_back({ticket, rank, peer(rank).out.sent()});
   } else if (bytes.size() > Line::kInlineBytes) {
     const std::optional<std::int64_t> slot = take_slot(peers);
     if (!slot) return std::nullopt;
@@ -111,16 +83,15 @@ Result<std::optional<Ticket>> ShmTransport::send(std::span<const int> peers, Cal
     copy_bytes(slots_ + offset, bytes.data(), std::ssize(bytes));
   }
   for (const int rank : peers) {
-    publish(peers_[static_cast<std::size_t>(rank)], tag, kind, region.region, offset, bytes);
+    publish(peer(rank), tag, kind, region.region, offset, bytes);
   }
   return ticket;
 }
 
 bool ShmTransport::is_free(Ticket ticket) {
   if (ticket == kFree) return true;
-  std::erase_if(pending_, [&](const Pending& message) {
-    return is_consumed(peers_[static_cast<std::size_t>(message.peer)], message.number);
-  });
+  std::erase_if(pending_,
+                [&](const Pending& message) { return peer(message.peer).out.is_consumed(message.number); });
   return std::ranges::none_of(pending_, [&](const Pending& message) { return message.ticket == ticket; });
 }
 
@@ -130,18 +101,17 @@ int ShmTransport::reader_of(Ticket ticket) const {
 }
 
 Result<std::optional<Message>> ShmTransport::peek(int rank) {
-  Peer& peer = peers_[static_cast<std::size_t>(rank)];
-  const Line& line = peer.in->lines[peer.received % Channel::kLines];
-  if (line.sequence.load(std::memory_order_acquire) != static_cast<std::uint32_t>(peer.received + 1)) {
-    return std::nullopt;
-  }
+  Peer& from = peer(rank);
+  const Line* there = from.in.peek();
+  if (there == nullptr) return std::nullopt;
+  const Line& line = *there;
   Message message{.tag = {line.signature, line.call}};
   const std::size_t bytes = line.bytes;
   switch (line.kind) {
     case Line::Kind::in_line: message.bytes = {line.payload, std::min(bytes, Line::kInlineBytes)}; break;
-    case Line::Kind::slot: message.bytes = {peer.slots + line.offset, bytes}; break;
+    case Line::Kind::slot: message.bytes = {from.slots + line.offset, bytes}; break;
     case Line::Kind::region: {
-      const std::span<const std::byte> region = TRY(regions_(peer.local, line.region));
+      const std::span<const std::byte> region = TRY(regions_(from.local, line.region));
       if (line.offset < 0 || line.offset > std::ssize(region) ||
           std::ssize(region) - line.offset < std::int64_t{line.bytes}) {
         return fail(ErrorCode::deadline, "rank {} refers to bytes outside of its registered memory", rank);
@@ -154,13 +124,13 @@ Result<std::optional<Message>> ShmTransport::peek(int rank) {
 }
 
 Result<void> ShmTransport::release(int rank) {
-  Peer& peer = peers_[static_cast<std::size_t>(rank)];
-  const bool is_short = peer.in->lines[peer.received % Channel::kLines].kind == Line::Kind::in_line;
-  peer.in->consumed.store(++peer.received, std::memory_order_release);
+  Peer& from = peer(rank);
+  const bool is_short = from.in.oldest().kind == Line::Kind::in_line;
+  from.in.release();
   // A sender of short messages waits only when all lines are full, and all of them will be read: not each is
   // worth a ring.
   constexpr std::uint64_t kShortOnes = Channel::kLines / 4;
-  if (!is_short || peer.received % kShortOnes == 0) segment_->board(peer.local).doorbell.ring();
+  if (!is_short || from.in.received() % kShortOnes == 0) segment_->board(from.local).doorbell.ring();
   return {};
 }
 

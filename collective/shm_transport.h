@@ -37,23 +37,17 @@ class ShmTransport final : public Transport {
  private:
   struct Peer {
     int local = -1;
-    Channel* out = nullptr;
-    Channel* in = nullptr;
+    Outbox<Channel> out;
+    Inbox<Channel> in;
     const std::byte* slots = nullptr;  ///< the peer's
-    std::uint64_t sent = 0;
-    std::uint64_t consumed = 0;  ///< of `sent`, as last read
-    std::uint64_t received = 0;
-    std::vector<std::uint64_t> slot_free_at;  ///< a pair slot is free when so many were consumed
   };
   struct Pending {  ///< a message that refers to memory of this rank
     Ticket ticket = kFree;
     int peer = -1;
     std::uint64_t number = 0;
   };
-  bool has_room(Peer& peer);
-  bool is_consumed(Peer& peer, std::uint64_t number);
+  Peer& peer(int rank) { return peers_[static_cast<std::size_t>(rank)]; }
   std::optional<std::int64_t> take_slot(std::span<const int> peers);
-  bool shared_slot_is_free(std::size_t slot);
   void publish(Peer& peer, CallTag tag, Line::Kind kind, int region, std::int64_t offset,
                std::span<const std::byte> bytes);
 
@@ -62,8 +56,7 @@ class ShmTransport final : public Transport {
   std::byte* slots_;
   std::vector<Peer> peers_;  ///< by rank
   RegionLookup regions_;
-  std::vector<std::vector<Pending>> shared_slots_;
-  std::size_t next_shared_slot_ = 0;
+  SharedSlots shared_slots_;
   std::vector<Pending> pending_;
   Ticket tickets_ = kFree;
 };

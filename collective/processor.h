@@ -1,0 +1,42 @@
+// What a rank's memory protocol stands on besides std::atomic: fences and the kernel's futex.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+namespace diji::collective {
+
+/// The machine that the protocol's templates run on. Their tests (tests/unit/memory_model) give them another
+/// one, whose loads return each value in turn that the C++ memory model permits.
+struct Processor {
+  template <typename T>
+  using Atomic = std::atomic<T>;
+
+  /// Between a store to `word` and a load of something else, each of two threads: at least one of the loads
+  /// sees the other thread's store.
+  static void full_fence(std::atomic<std::uint32_t>& word) {
+#if defined(__SANITIZE_THREAD__) || (defined(__has_feature) && __has_feature(thread_sanitizer))
+    // ThreadSanitizer does not know fences: there, the order comes from a read-modify-write of the word
+    // itself.
+    word.fetch_add(0, std::memory_order_acq_rel);
+#else
+    static_cast<void>(word);
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+#endif
+  }
+  /// Puts stores that went past the caches before all that this thread stores later. They are not ordered
+  /// even with a store of release order.
+  static void streaming_fence() {
+#if defined(__x86_64__)
+    __builtin_ia32_sfence();
+#else
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+#endif
+  }
+
+  /// Sleeps until wake(word), or for `timeout_us`, unless the word's value is no longer `value`.
+  static void wait(std::atomic<std::uint32_t>& word, std::uint32_t value, std::int64_t timeout_us);
+  static void wake(std::atomic<std::uint32_t>& word);
+};
+
+}  // namespace diji::collective
