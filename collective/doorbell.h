@@ -12,7 +12,10 @@ namespace diji::collective {
 /// Lies in memory shared by processes. The protocol (Dekker's, as in every eventcount): a sleeper announces
 /// itself, looks once more, then sleeps; a ringer publishes, then looks whether anybody sleeps. Of the two
 /// looks at least one sees the other's store, because a full fence stands between each store and the look
-/// after it.
+/// after it. `rings` needs no order of its own: a ring that the sleeper has counted before its fence follows
+/// the ringer's fence, so the look after it sees what was published. `sleeping` only changes by
+/// read-modify-writes: where the fence is one too (processor.h), a store between would part it from the
+/// other's.
 template <typename Machine>
 struct alignas(64) BasicDoorbell {
   typename Machine::template Atomic<std::uint32_t> rings = 0;  ///< a futex word
@@ -22,13 +25,13 @@ struct alignas(64) BasicDoorbell {
   void ring() {
     Machine::full_fence(sleeping);
     if (sleeping.load(std::memory_order_relaxed) == 0) return;
-    rings.fetch_add(1, std::memory_order_release);
+    rings.fetch_add(1, std::memory_order_relaxed);
     Machine::wake(rings);
   }
   /// Announces that the owner is about to sleep; what it waits for must be looked at again before sleep().
   std::uint32_t announce() {
-    const std::uint32_t before = rings.load(std::memory_order_acquire);
-    sleeping.store(1, std::memory_order_relaxed);
+    const std::uint32_t before = rings.load(std::memory_order_relaxed);
+    sleeping.exchange(1, std::memory_order_relaxed);
     Machine::full_fence(sleeping);
     return before;
   }
@@ -37,7 +40,7 @@ struct alignas(64) BasicDoorbell {
     Machine::wait(rings, announced, timeout_us);
   }
   /// The owner is awake again.
-  void withdraw() { sleeping.store(0, std::memory_order_relaxed); }
+  void withdraw() { sleeping.exchange(0, std::memory_order_relaxed); }
 };
 using Doorbell = BasicDoorbell<Processor>;
 

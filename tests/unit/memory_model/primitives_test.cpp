@@ -1,0 +1,421 @@
+// What orders the ranks' shared memory, in every execution that the memory model permits; and each order and
+// fence of it made weaker, which must be found.
+#include "collective/channel.h"
+#include "collective/doorbell.h"
+#include "collective/host_segment.h"
+#include "collective/record_ring.h"
+#include "collective/reduce.h"
+#include "collective/shrink_decision.h"
+#include "collective/write_once.h"
+#include "tests/unit/expect.h"
+#include "tests/unit/memory_model/explorer.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <fstream>
+#include <memory>
+#include <regex>
+#include <string_view>
+
+namespace diji::memory_model {
+namespace {
+
+using collective::BasicDoorbell;
+using collective::BasicWriteOnce;
+using collective::Board;
+using collective::Inbox;
+using collective::Outbox;
+using collective::RecordRing;
+using collective::SharedSlots;
+
+struct Line {
+  Atomic<std::uint32_t> sequence = 0;
+  Plain<int> payload;
+  Plain<int> slot;
+};
+struct Channel {
+  static constexpr std::uint32_t kLines = 2;
+  Atomic<std::uint64_t> consumed = 0;
+  std::array<Line, kLines> lines;
+};
+
+// Short messages, twice as many as there are lines.
+Program lines() {
+  struct Memory {
+    Channel channel;
+    Outbox<Channel> out{channel, 0};
+    Inbox<Channel> in{channel};
+  };
+  constexpr int kMessages = 6;
+  const auto m = std::make_shared<Memory>();
+  Program program;
+  program.threads.emplace_back([m] {
+    for (int i = 0; i < kMessages; ++i) {
+      await(m->out.has_room());
+      m->out.line().payload = i;
+      m->out.publish();
+    }
+  });
+  program.threads.emplace_back([m] {
+    for (int i = 0; i < kMessages; ++i) {
+      const Line* line = m->in.peek();
+      await(line != nullptr);
+      require(line->payload == i, "each message once, in order");
+      m->in.release();
+    }
+  });
+  return program;
+}
+
+// Messages in slots of the pair, written with streaming stores.
+Program pair_slots(int slots) {
+  struct Memory {
+    explicit Memory(int count) : out(channel, count) {}
+    Channel channel;
+    std::array<Plain<int>, 2> slots;
+    Outbox<Channel> out;
+    Inbox<Channel> in{channel};
+  };
+  constexpr int kMessages = 5;
+  const auto m = std::make_shared<Memory>(slots);
+  Program program;
+  program.threads.emplace_back([m] {
+    for (int i = 0; i < kMessages; ++i) {
+      await(m->out.has_room());
+      const auto slot = m->out.take_slot();
+      await(slot.has_value());
+      m->slots[static_cast<std::size_t>(*slot)].stream(i);
+      collective::order<Machine>(collective::Store::streaming);
+      m->out.line().slot = *slot;
+      m->out.publish();
+    }
+  });
+  program.threads.emplace_back([m] {
+    for (int i = 0; i < kMessages; ++i) {
+      const Line* line = m->in.peek();
+      await(line != nullptr);
+      require(m->slots[static_cast<std::size_t>(line->slot)] == i, "the slot of the message");
+      m->in.release();
+    }
+  });
+  return program;
+}
+
+// Slots that two receivers read: a message to each of them refers to the same one.
+Program shared_slots(int slots) {
+  struct Memory {
+    explicit Memory(int count) : taken(count) {}
+    std::array<Channel, 2> channels;
+    std::array<Plain<int>, 2> slots;
+    std::array<Outbox<Channel>, 2> out{Outbox(channels[0], 0), Outbox(channels[1], 0)};
+    std::array<Inbox<Channel>, 2> in{Inbox(channels[0]), Inbox(channels[1])};
+    SharedSlots taken;
+  };
+  constexpr int kMessages = 3;
+  const auto m = std::make_shared<Memory>(slots);
+  Program program;
+  program.threads.emplace_back([m] {
+    constexpr int kPeers[] = {0, 1};
+    for (int i = 0; i < kMessages; ++i) {
+      for (Outbox<Channel>& out : m->out) await(out.has_room());
+      const auto slot =
+          m->taken.take(kPeers, [&](int peer) -> auto& { return m->out[static_cast<std::size_t>(peer)]; });
+      await(slot.has_value());
+      m->slots[static_cast<std::size_t>(*slot)] = i;
+      for (Outbox<Channel>& out : m->out) {
+        out.line().slot = *slot;
+        out.publish();
+      }
+    }
+  });
+  for (std::size_t receiver = 0; receiver < 2; ++receiver) {
+    program.threads.emplace_back([m, receiver] {
+      Inbox<Channel>& in = m->in[receiver];
+      for (int i = 0; i < kMessages; ++i) {
+        const Line* line = in.peek();
+        await(line != nullptr);
+        require(m->slots[static_cast<std::size_t>(line->slot)] == i, "the slot of the message");
+        in.release();
+      }
+    });
+  }
+  return program;
+}
+
+// The fence that ThreadSanitizer knows (collective/processor.h).
+struct SanitizedMachine : Machine {
+  static void full_fence(Atomic<std::uint32_t>& word) { word.fetch_add(0, std::memory_order_acq_rel); }
+};
+
+// Of each ringer so many things come; the sleeper looks for them one after the other, as a call does.
+template <typename Machine>
+Program doorbell(std::size_t ringers, std::uint32_t things) {
+  struct Memory {
+    BasicDoorbell<Machine> bell;
+    std::array<Atomic<std::uint32_t>, 2> there;
+  };
+  const auto m = std::make_shared<Memory>();
+  Program program;
+  program.threads.emplace_back([m, ringers, things] {
+    for (std::uint32_t thing = 1; thing <= things; ++thing) {
+      for (std::size_t ringer = 0; ringer < ringers; ++ringer) {
+        const auto has_come = [&] { return m->there[ringer].load(std::memory_order_acquire) >= thing; };
+        if (has_come()) continue;
+        while (true) {
+          const std::uint32_t announced = m->bell.announce();
+          if (has_come()) break;
+          m->bell.sleep(announced, 0);
+        }
+        m->bell.withdraw();
+      }
+    }
+  });
+  for (std::size_t ringer = 0; ringer < ringers; ++ringer) {
+    program.threads.emplace_back([m, ringer, things] {
+      for (std::uint32_t thing = 1; thing <= things; ++thing) {
+        m->there[ringer].store(thing, std::memory_order_release);
+        m->bell.ring();
+      }
+    });
+  }
+  return program;
+}
+
+// Both ends of a channel sleep: one for room, one for messages.
+Program two_bells() {
+  struct Memory {
+    Channel channel;
+    Outbox<Channel> out{channel, 0};
+    Inbox<Channel> in{channel};
+    BasicDoorbell<Machine> sender, receiver;
+  };
+  constexpr int kMessages = 3;
+  const auto sleep_until = [](BasicDoorbell<Machine>& bell, const auto& look) {
+    if (look()) return;
+    while (true) {
+      const std::uint32_t announced = bell.announce();
+      if (look()) return bell.withdraw();
+      bell.sleep(announced, 0);
+    }
+  };
+  const auto m = std::make_shared<Memory>();
+  Program program;
+  program.threads.emplace_back([m, sleep_until] {
+    for (int i = 0; i < kMessages; ++i) {
+      sleep_until(m->sender, [&] { return m->out.has_room(); });
+      m->out.line().payload = i;
+      m->out.publish();
+      m->receiver.ring();
+    }
+  });
+  program.threads.emplace_back([m, sleep_until] {
+    for (int i = 0; i < kMessages; ++i) {
+      sleep_until(m->receiver, [&] { return m->in.peek() != nullptr; });
+      require(m->in.oldest().payload == i, "each message once, in order");
+      m->in.release();
+      m->sender.ring();
+    }
+  });
+  return program;
+}
+
+Program write_once() {
+  struct Memory {
+    BasicWriteOnce<Atomic> once;
+    Plain<int> guilty = -1;
+    std::array<int, 3> seen{};
+    int claims = 0;
+  };
+  const auto m = std::make_shared<Memory>();
+  Program program;
+  for (int rank = 0; rank < 3; ++rank) {
+    program.threads.emplace_back([m, rank] {
+      if (m->once.claim()) {
+        ++m->claims;
+        m->guilty = rank;
+        m->once.publish();
+        require(m->once.is_claimed(), "claimed");
+      }
+      await(m->once.is_published());
+      m->seen[static_cast<std::size_t>(rank)] = m->guilty;
+    });
+  }
+  program.at_end = [m] {
+    require(m->claims == 1, "one writes");
+    require(m->seen[0] == m->seen[1] && m->seen[1] == m->seen[2], "all read the same");
+  };
+  return program;
+}
+
+struct Segment {
+  struct OneBoard {
+    Atomic<std::uint32_t> state = Board::kPresent;
+    Atomic<std::uint32_t> shrinking = 0;
+  };
+  struct Decision {
+    BasicWriteOnce<Atomic> once;
+    Plain<std::uint64_t> survivors[1];
+  };
+  explicit Segment(int count) : ranks(count) {}
+  const OneBoard& board(int local) const { return boards[static_cast<std::size_t>(local)]; }
+  collective::SegmentShape shape() const { return {.ranks = ranks}; }
+  Decision& shrink_decision() const { return decision; }
+
+  int ranks;
+  std::array<OneBoard, 3> boards;
+  mutable Decision decision;
+  std::array<std::uint64_t, 3> seen{};
+};
+
+// All come; or the last one is dead, whom the others may have found too late already.
+Program shrink(bool last_dies) {
+  constexpr int kRanks = 3;
+  const auto m = std::make_shared<Segment>(kRanks);
+  const int alive = last_dies ? kRanks - 1 : kRanks;
+  Program program;
+  for (std::size_t rank = 0; rank < static_cast<std::size_t>(alive); ++rank) {
+    program.threads.emplace_back([m, rank, last_dies] {
+      m->boards[rank].shrinking.store(1, std::memory_order_relaxed);
+      await(collective::decide_survivors(*m, last_dies && either()));
+      m->seen[rank] = m->decision.survivors[0];
+    });
+  }
+  if (last_dies) {
+    program.threads.emplace_back(
+        [m] { m->boards[kRanks - 1].state.store(Board::kDead, std::memory_order_relaxed); });
+  }
+  program.at_end = [m, alive, last_dies] {
+    for (int rank = 1; rank < alive; ++rank)
+      require(m->seen[static_cast<std::size_t>(rank)] == m->seen[0], "all go on with the same");
+    require(m->seen[0] < 1U << alive && (last_dies || m->seen[0] == 7), "with those who came");
+  };
+  return program;
+}
+
+// A record says its number twice, and later that number times ten.
+template <std::uint32_t Records>
+Program records(std::uint64_t adds, int tries) {
+  using Ring = RecordRing<Atomic, 3, Records>;
+  const auto m = std::make_shared<Ring>();
+  Program program;
+  program.threads.emplace_back([m, adds] {
+    for (std::uint64_t number = 1; number <= adds; ++number) {
+      m->add({number, number, 0});
+      m->change_latest(2, number * 10);
+    }
+  });
+  program.threads.emplace_back([m, tries] {
+    const std::uint32_t count = m->count();
+    for (std::uint32_t i = count - std::min(count, Records); i < count; ++i) {
+      const auto record = m->read(i, tries);
+      if (!record) continue;
+      const auto [number, again, changed] = *record;
+      require(number == again && (changed == 0 || changed == number * 10), "words of one record");
+      require(number > i && (number - 1) % Records == i % Records,
+              "that record, or a later one in its place");
+    }
+  });
+  return program;
+}
+
+struct Primitive {
+  std::string_view name;
+  std::vector<std::function<Program()>> programs;
+};
+
+std::vector<Primitive> primitives() {
+  return {
+      {"lines of a channel", {lines}},
+      {"slots of a pair, streamed", {[] { return pair_slots(1); }, [] { return pair_slots(2); }}},
+      {"slots for several", {[] { return shared_slots(1); }, [] { return shared_slots(2); }}},
+      {"doorbell", {[] { return doorbell<Machine>(1, 2); }, [] { return doorbell<Machine>(2, 1); }}},
+      {"doorbell, sanitized",
+       {[] { return doorbell<SanitizedMachine>(1, 2); }, [] { return doorbell<SanitizedMachine>(2, 1); }}},
+      {"channel with doorbells", {two_bells}},
+      {"write once", {write_once}},
+      {"shrink decision", {[] { return shrink(false); }, [] { return shrink(true); }}},
+      {"flight recorder", {[] { return records<1>(3, 2); }, [] { return records<2>(3, 2); }}},
+  };
+}
+
+std::string_view name_of(Strength strength) {
+  switch (strength) {
+    case Strength::acquire: return "acquire";
+    case Strength::release: return "release";
+    case Strength::full_fence: return "full fence";
+    default: return "streaming fence";
+  }
+}
+bool is_of_collective(const Weakening& order) {
+  return std::string_view(order.site.file).find("unit/memory_model/") == std::string_view::npos;
+}
+
+struct Proof {
+  std::uint64_t executions = 0;
+  std::uint64_t states = 0;
+  std::vector<Weakening> orders;
+  std::vector<Weakening> missed;
+};
+
+Proof prove(const Primitive& primitive) {
+  Proof proof;
+  for (const auto& program : primitive.programs) {
+    const Report report = explore(program);
+    REQUIRE_MESSAGE(report.fault.empty(), primitive.name, ": ", report.fault);
+    REQUIRE(report.executions > 0);
+    proof.executions += report.executions;
+    proof.states += report.states;
+    for (const Weakening& order : report.orders) {
+      if (is_of_collective(order) && std::ranges::find(proof.orders, order) == proof.orders.end())
+        proof.orders.push_back(order);
+    }
+  }
+  for (const Weakening& order : proof.orders) {
+    const bool caught = std::ranges::any_of(
+        primitive.programs, [&](const auto& program) { return !explore(program, order).fault.empty(); });
+    if (!caught) proof.missed.push_back(order);
+  }
+  return proof;
+}
+
+TEST_CASE("primitives hold in every execution, and would not with any order or fence less") {
+  std::string table = fmt::format("{:<28} {:>10} {:>9} {:>16} {:>8}\n", "primitive", "executions", "states",
+                                  "weaker: caught", "s");
+  std::vector<Weakening> all;
+  for (const Primitive& primitive : primitives()) {
+    const auto begin = std::chrono::steady_clock::now();
+    const Proof proof = prove(primitive);
+    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
+    table += fmt::format("{:<28} {:>10} {:>9} {:>9} of {:>3} {:>8.2f}\n", primitive.name, proof.executions,
+                         proof.states, proof.orders.size() - proof.missed.size(), proof.orders.size(),
+                         took.count());
+    for (const Weakening& order : proof.missed) {
+      MESSAGE(fmt::format("{} holds without the {} at {}:{}:{}", primitive.name, name_of(order.without),
+                          order.site.file, order.site.line, order.site.column));
+    }
+    EXPECT(proof.missed.empty());
+    all.insert(all.end(), proof.orders.begin(), proof.orders.end());
+  }
+  MESSAGE(table);
+  // No order is written there that no program above has come past.
+  const std::regex ordered("memory_order_(acquire|release|acq_rel|seq_cst)|::[a-z]+_fence\\(");
+  for (const std::string_view name :
+       {"channel.h", "doorbell.h", "record_ring.h", "reduce.h", "shrink_decision.h", "write_once.h"}) {
+    std::ifstream file(fmt::format("{}/collective/{}", DIJI_SOURCE_DIR, name));
+    std::string text;
+    std::uint32_t line = 0;
+    for (line = 1; std::getline(file, text); ++line) {
+      if (!std::regex_search(text, ordered)) continue;
+      INFO(name, ":", line, ": ", text);
+      EXPECT(std::ranges::any_of(all, [&](const Weakening& order) {
+        return std::string_view(order.site.file).ends_with(name) && order.site.line == line;
+      }));
+    }
+    EXPECT(line > 10);
+  }
+}
+
+}  // namespace
+}  // namespace diji::memory_model
