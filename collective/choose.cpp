@@ -21,6 +21,11 @@ std::string_view preferred(const Call& call, int world, std::int64_t bytes) {
 
 }  // namespace
 
+int slices_for(std::int64_t bytes, int world) {
+  const std::int64_t block = bytes / std::max(world, 1);
+  return static_cast<int>(std::clamp<std::int64_t>(block / kSliceBytes, 1, kSlicesMax));
+}
+
 Result<PlanChoice> choose(const Call& call, int world, [[maybe_unused]] int hosts) {
   const std::int64_t bytes = vector_count(call, world) * bytes_of(call.type);
   const std::string_view name = call.algorithm.empty() ? preferred(call, world, bytes) : call.algorithm;
@@ -30,8 +35,7 @@ Result<PlanChoice> choose(const Call& call, int world, [[maybe_unused]] int host
     return fail(ErrorCode::usage, "{}: exact results need the algorithm direct, not {}",
                 name_of(call.operation), name);
   }
-  const std::int64_t block = bytes / std::max(world, 1);
-  choice.slices = static_cast<int>(std::clamp<std::int64_t>(block / kSliceBytes, 1, kSlicesMax));
+  choice.slices = slices_for(bytes, world);
   const PlanRequest request{
       .operation = call.operation, .world = world, .root = call.root, .slices = choice.slices};
   if (!choice.algorithm->supports(request)) {

@@ -6,6 +6,7 @@
 #include "tools/bench_rows.h"
 #include "tools/collective_check.h"
 #include "tools/output.h"
+#include "tools/price_collective.h"
 #include "tools/table.h"
 
 #include <algorithm>
@@ -115,6 +116,19 @@ Result<Request> request_of(const Arguments& arguments, std::string_view operatio
   return request;
 }
 
+// Prices instead of times: an option about measuring is a mistake.
+Result<int> simulate(const Arguments& arguments, const Request& request, bool json) {
+  for (const char* option : {"--check", "--in-place", "--warmup", "--iters", "--seconds"}) {
+    if (arguments.has(option))
+      return fail(ErrorCode::usage, "--simulate measures nothing: {} has no meaning with it", option);
+  }
+  return price_collective({.call = request.call,
+                           .sizes = request.sizes,
+                           .world = arguments.text("--simulate", ""),
+                           .topology = arguments.text("--topology", "")},
+                          json);
+}
+
 bool counts_blocks(Operation operation) {
   return operation == Operation::all_gather || operation == Operation::reduce_scatter ||
          operation == Operation::gather || operation == Operation::scatter ||
@@ -216,6 +230,8 @@ Result<int> bench_collective(const Arguments& arguments, std::span<const std::st
   Request request = TRY(request_of(arguments, operands[0]));
   const std::string algorithm = arguments.text("--algorithm", "");
   request.call.algorithm = algorithm;
+  if (arguments.has("--simulate")) return simulate(arguments, request, json);
+  if (arguments.has("--topology")) return fail(ErrorCode::usage, "--topology is of --simulate");
   const auto communicator = TRY(collective::communicator_of_job());
   const bool speaks = communicator->rank() == 0;
   if (communicator->world() == 1)

@@ -23,6 +23,9 @@ inline constexpr std::array kCollectiveOptions = {
     OptionDef{"--warmup", "N", "of collective: calls before the timed ones (default: 5)"},
     OptionDef{"--iters", "N", "of collective: timed iterations"},
     OptionDef{"--seconds", "S", "of collective: time for one size (default: 0.25)"},
+    OptionDef{"--simulate", "world=N",
+              "of collective: run nothing, but price every algorithm for N ranks by the cost model"},
+    OptionDef{"--topology", "FILE", "of --simulate: JSON, what messages within and between hosts cost"},
 };
 
 /// `operands` are those after "collective". Rank 0 prints.

@@ -281,6 +281,81 @@ class Collective(Case):
         job = self.shell(2, "sleep 60 & exit 0")
         job.end(0)
 
+    def priced(self, operation, world, size, topology=None, *words):
+        """{algorithm: row}"""
+        words = ["bench", "collective", operation, "--simulate", f"world={world}", "--bytes", size, *words]
+        if topology is not None:
+            words += ["--topology", self.write("topology.json", json.dumps(topology).encode())]
+        rows = self.document(*words)["rows"]
+        self.assertEqual([row["value"] for row in rows], sorted(row["value"] for row in rows), "the cheapest first")
+        return {row["algorithm"]: row for row in rows}
+
+    def test_prices(self):
+        within = {"latency_us": 3, "bandwidth_gbps": 0.1}  # 10 us for 1000 bytes
+        between = {"latency_us": 50, "bandwidth_gbps": 0.01}  # 100 us
+        topology = {"within_host": within, "between_hosts": between, "reduce_gbps": 0.5, "ranks_per_host": 2}
+        for world, algorithm, cost, played in (
+            (2, "direct", 13, 13),
+            (2, "binomial_tree", 13, 13),
+            (4, "hierarchical", 150 + 13, 150 + 13),
+            (4, "direct", 3 * 150, 2 * 150 + 13),  # one of the three shares the root's host
+        ):
+            with self.subTest(world=world, algorithm=algorithm):
+                row = self.priced("broadcast", world, "1000", topology)[algorithm]
+                self.assertAlmostEqual(row["cost_us"], cost)
+                self.assertAlmostEqual(row["played_us"], played)
+        row = self.priced("reduce", 2, "1000", topology)["direct"]
+        self.assertAlmostEqual(row["cost_us"], 13 + 2)
+        rows = self.priced("all_reduce", 4096, "8", topology | {"ranks_per_host": 8})
+        self.assertEqual(len(rows), 8)
+        self.assertEqual(sum(row["chosen"] for row in rows.values()), 1)
+        self.assertEqual({row["played_us"] for row in rows.values()}, {None})
+        self.assertEqual(list(self.priced("all_reduce", 3, "8", None, "--algorithm", "ring")), ["ring"])
+        self.assertEqual(list(self.priced("all_reduce", 3, "8", None, "--exact")), ["direct"])
+        document = self.document("bench", "collective", "barrier", "--simulate", "world=1000000")
+        self.assertEqual(document["machine"]["hosts"], 1)
+        self.assertAlmostEqual(document["rows"][0]["cost_us"], 20)  # 2^20 is the next power; 1 us a message
+        text = self.diji("bench", "collective", "scan", "--simulate", "world=5", "--sizes", "8:32").stdout
+        self.assertEqual(len(text.splitlines()), 1 + 3 * 3, text)
+        self.assertEqual(text.count("chosen"), 3, text)
+
+    def test_prices_refused(self):
+        simulate = ["bench", "collective", "all_reduce", "--simulate"]
+        for words, part in (
+            (["4"], "'4' is not world=N"),
+            (["world="], "not world=N"),
+            (["world=0"], "not world=N"),
+            (["world=2097152"], "not world=N"),
+            (["world=4 "], "not world=N"),
+            (["world=4", "--check"], "--check has no meaning"),
+            (["world=4", "--iters", "3"], "--iters has no meaning"),
+            (["world=4", "--root", "4"], "--root 4: there are 4 ranks"),
+            (["world=4", "--algorithm", "rings"], "rings"),
+            (["world=4", "--algorithm", "hierarchical"], "hierarchical does not support 4 ranks on 1 hosts"),
+        ):
+            with self.subTest(words):
+                self.assertIn(part, self.diji(*simulate, *words, code=2).stderr)
+        self.assertIn("--topology is of --simulate", self.diji(*simulate[:3], "--topology", "x", code=2).stderr)
+        self.assertIn("absent", self.diji(*simulate, "world=4", "--topology", "absent", code=3).stderr)
+        for text, part in (
+            ("{", "topology.json:1: it is no JSON"),
+            ('{"ranks_per_host": 2,\n\n ]', "topology.json:3: it is no JSON"),
+            ("[]", "topology.json:1: it is no object"),
+            ('{"ranks_per_host": 2,\n "within_hosts": {}}', ":2: there is no key 'within_hosts' here, but"),
+            ('{"ranks_per_host": 2,\n "within_hosts": {}}', "(did you mean 'within_host'?)"),
+            ('{"within_host":\n {\n "latency": 2}}', ":3: there is no key 'latency' here, but latency_us, bandwidth"),
+            ('{\n"within_host": 3}', ":2: within_host is no object"),
+            ('{"within_host":\n {"latency_us": -1}}', ":2: latency_us is -1, not a number of 0 to"),
+            ('{"between_hosts":\n {"bandwidth_gbps": 0}}', ":2: bandwidth_gbps is 0, not a number of"),
+            ('{"reduce_gbps": "fast"}', ':1: reduce_gbps is "fast", not a number'),
+            ('\n{"ranks_per_host": 1.5}', ":2: ranks_per_host is no integer"),
+            ('{"ranks_per_host": 0}', ":1: ranks_per_host is 0, not a number of 1"),
+        ):
+            with self.subTest(text):
+                self.write("topology.json", text.encode())
+                err = self.diji(*simulate, "world=4", "--topology", "topology.json", code=3).stderr
+                self.assertIn(part, err)
+
     def test_refusals(self):
         for words, code, part in (
             ([], 2, "needs CMD"),
