@@ -47,8 +47,11 @@ struct Call {
     return operation == other.operation && input == other.input && output == other.output &&
            count == other.count && type == other.type && reduction == other.reduction && root == other.root &&
            exact == other.exact && peer == other.peer && algorithm == other.algorithm && counts.empty() &&
-           other.counts.empty() && displacements.empty() && other.displacements.empty() &&
-           reduction != Reduction::premul_sum && operation != Operation::all_to_all;
+           other.counts.empty() && displacements.empty() && other.displacements.empty() && !copies_input();
+  }
+  /// Whether the input may be copied, scaled or to be safe from the output, as the call is laid out.
+  bool copies_input() const {
+    return reduction == Reduction::premul_sum || operation == Operation::all_to_all;
   }
 };
 

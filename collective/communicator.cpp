@@ -4,6 +4,7 @@
 #include "base/check.h"
 #include "base/log.h"
 #include "base/thread_pool.h"
+#include "collective/busy.h"
 #include "collective/forks.h"
 
 #include <unistd.h>
@@ -40,22 +41,6 @@ std::uint64_t signature_of(const Call& call, const Group& group, std::string_vie
   for (const char letter : algorithm) hash = mix(hash, static_cast<unsigned char>(letter));
   return hash;
 }
-
-class Busy {
- public:
-  explicit Busy(std::atomic<bool>& flag)
-      : flag_(flag), mine_(!flag.exchange(true, std::memory_order_acquire)) {}
-  ~Busy() {
-    if (mine_) flag_.store(false, std::memory_order_release);
-  }
-  Busy(const Busy&) = delete;
-  Busy& operator=(const Busy&) = delete;
-  bool mine() const { return mine_; }
-
- private:
-  std::atomic<bool>& flag_;
-  bool mine_;
-};
 
 // Whoever offers the memory may be the first to have nothing left to do here.
 void wait_until_attached(const Group& group, std::int64_t deadline_us) {
@@ -159,7 +144,11 @@ Result<void> Communicator::start() {
 }
 
 Communicator::~Communicator() {
-  if (forks_ != forks_of_this_process()) return;  // a child's copy says nothing to anybody
+  if (forks_ != forks_of_this_process()) {  // a child's copy says nothing to anybody, and has no threads
+    static_cast<void>(queue_.release());
+    return;
+  }
+  queue_.reset();
   heartbeat_.reset();
   if (polls_) tell_failure();
   own_board().state.store(Board::kFinished, std::memory_order_release);
@@ -204,20 +193,18 @@ Result<void> Communicator::may_call(std::string_view name, bool alone) const {
                 "communicator each (dup)",
                 name);
   }
-  if (failure_) return std::unexpected(*failure_);
   return {};
 }
 
 Result<void> Communicator::run_group(std::span<const Call> calls) {
   const Busy busy(busy_);
   TRY(may_call("group", busy.mine()));
-  return exchange(calls);
+  TRY(check_group(calls));
+  if (!in_flight()) return exchange(calls);
+  return TRY(hand_over(Work::of(calls)))->wait();
 }
 
-// Messages between two ranks are counted by pair: other ranks know nothing of them.
-Result<void> Communicator::exchange(std::span<const Call> calls) {
-  std::vector<CallTag> tags;
-  std::map<std::pair<Operation, int>, std::uint32_t> counts;
+Result<void> Communicator::check_group(std::span<const Call> calls) const {
   for (const Call& call : calls) {
     if (!is_point_to_point(call.operation)) {
       return fail(ErrorCode::usage, "group: {} is neither send nor receive", name_of(call.operation));
@@ -227,6 +214,16 @@ Result<void> Communicator::exchange(std::span<const Call> calls) {
                   call.peer, world(), rank());
     }
     TRY(check_call(call, rank(), world()));
+  }
+  return {};
+}
+
+// Messages between two ranks are counted by pair: other ranks know nothing of them.
+Result<void> Communicator::exchange(std::span<const Call> calls) {
+  if (failure_) return std::unexpected(*failure_);
+  std::vector<CallTag> tags;
+  std::map<std::pair<Operation, int>, std::uint32_t> counts;
+  for (const Call& call : calls) {
     Call both = call;  // the same on either side
     both.operation = Operation::send;
     const std::pair key(call.operation, call.peer);
@@ -248,12 +245,44 @@ Result<void> Communicator::exchange(std::span<const Call> calls) {
 }
 
 Result<void> Communicator::run(const Call& call) {
+  if (is_point_to_point(call.operation)) return run_group(std::span(&call, 1));
   const Busy busy(busy_);
   TRY(may_call(name_of(call.operation), busy.mine()));
-  if (call.operation == Operation::send || call.operation == Operation::receive)
-    return exchange(std::span(&call, 1));
-  TRY(prepare(call));
-  const CallTag tag{ready_.signature, sequence_};
+  if (!in_flight()) return perform(call);
+  TRY(check_call(call, rank(), world()));
+  return TRY(hand_over(Work::of(std::span(&call, 1))))->wait();
+}
+
+Result<void> Communicator::perform(const Call& call) {
+  if (failure_) return std::unexpected(*failure_);
+  TRY(make_ready(ready_, call));
+  return execute(ready_, call);
+}
+
+// A loop makes the same call again and again: what follows from its arguments alone is kept.
+Result<void> Communicator::make_ready(ReadyCall& ready, const Call& call) {
+  if (ready.plan != nullptr && ready.call.same_as(call)) return {};
+  ready.plan = nullptr;
+  TRY(check_call(call, rank(), world()));
+  const PlanChoice choice = TRY(choose(call, world(), 1));
+  const PreparedPlan& plan = plan_for(call, choice);
+  ready.regions = TRY(ready.memory.lay_out(call, plan));
+  ready.signature = signature_of(call, group_, choice.algorithm->name);
+  const std::int64_t bytes = vector_count(call, world()) * bytes_of(call.type);
+  ready.arithmetic = {.reduction = call.reduction,
+                      .ranks = call.operation == Operation::scan     ? rank() + 1
+                               : call.operation == Operation::exscan ? rank()
+                                                                     : world(),
+                      .store = bytes >= kStreamingBytes ? Store::streaming : Store::cached};
+  ready.call = call;
+  ready.algorithm = call.algorithm;
+  ready.call.algorithm = ready.algorithm;
+  ready.plan = &plan;
+  return {};
+}
+
+Result<void> Communicator::execute(const ReadyCall& ready, const Call& call) {
+  const CallTag tag{ready.signature, sequence_};
   began_us_ = 0;
   own_board().recorder.begin({.sequence = sequence_,
                               .operation = call.operation,
@@ -264,33 +293,7 @@ Result<void> Communicator::run(const Call& call) {
                               .signature = tag.signature,
                               .begin_us = coarse_now_us()});
   ++sequence_;
-  return execute(call, tag);
-}
-
-// A loop makes the same call again and again: what follows from its arguments alone is kept.
-Result<void> Communicator::prepare(const Call& call) {
-  if (ready_.plan != nullptr && ready_.call.same_as(call)) return {};
-  ready_.plan = nullptr;
-  TRY(check_call(call, rank(), world()));
-  const PlanChoice choice = TRY(choose(call, world(), 1));
-  const PreparedPlan& plan = plan_for(call, choice);
-  ready_.regions = TRY(memory_.lay_out(call, plan));
-  ready_.signature = signature_of(call, group_, choice.algorithm->name);
-  const std::int64_t bytes = vector_count(call, world()) * bytes_of(call.type);
-  ready_.arithmetic = {.reduction = call.reduction,
-                       .ranks = call.operation == Operation::scan     ? rank() + 1
-                                : call.operation == Operation::exscan ? rank()
-                                                                      : world(),
-                       .store = bytes >= kStreamingBytes ? Store::streaming : Store::cached};
-  ready_.call = call;
-  ready_.algorithm = call.algorithm;
-  ready_.call.algorithm = ready_.algorithm;
-  ready_.plan = &plan;
-  return {};
-}
-
-Result<void> Communicator::execute(const Call& call, CallTag tag) {
-  execution_.start(*ready_.plan, ready_.regions, ready_.arithmetic, tag, links_, fragment_bytes_);
+  execution_.start(*ready.plan, ready.regions, ready.arithmetic, tag, links_, fragment_bytes_);
   return finish(execution_, call);
 }
 
@@ -537,6 +540,7 @@ std::unexpected<Error> Communicator::failed(Error error, const Call& call) {
   first.message =
       fmt::format("rank {}: {} #{}: {}", rank(), name_of(call.operation), sequence, first.message);
   failure_ = first;
+  if (options_.on_failure) options_.on_failure(first);
   return std::unexpected(std::move(first));
 }
 
@@ -548,7 +552,7 @@ void Communicator::abort(const std::string& why) {
   report_failure(*group_.segment, error, rank());
   if (!polls_) return;
   const Busy busy(busy_);  // a thread inside of a call tells the others itself
-  if (busy.mine()) tell_failure();
+  if (busy.mine() && !in_flight()) tell_failure();
 }
 
 }  // namespace diji::collective

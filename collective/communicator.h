@@ -9,6 +9,7 @@
 #include "collective/liveness.h"
 #include "collective/point_to_point.h"
 #include "collective/transport.h"
+#include "collective/work.h"
 
 #include <poll.h>
 
@@ -58,12 +59,22 @@ struct CommunicatorOptions {
   /// A rank that waits so long says so once, naming whom it waits for.
   std::int64_t warning_us = 5'000'000;
   std::function<void(const std::string&)> warn;  ///< default: the log
+  /// Called once, with the error that ended the communicator, by the thread whose call met it, before that
+  /// call returns it. It must not call the communicator, except for abort().
+  std::function<void(const Error&)> on_failure;
 };
+
+/// For on_failure: says it on standard error and ends the process with the error's exit code, as
+/// MPI_ERRORS_ARE_FATAL does; a launcher then ends the job.
+void end_the_process(const Error& failure);
 
 /// Every rank makes the same calls in the same order; each call returns when this rank's part is done and its
 /// buffers are its own again. The result is complete, or an error was returned on this rank (others may have
 /// succeeded). No call waits past its deadline. After an error that is not of usage the communicator is only
 /// good for abort, shrink and destruction; every rank of it gets an error that names the same first failure.
+///
+/// Calls may be handed over (start): they are done in order, together with those made here, on a thread of
+/// the communicator. Destruction waits for them; abort() first ends them soon.
 ///
 /// Threads: one call at a time; a second one from another thread is an error (usage). abort() may come from
 /// any thread.
@@ -85,8 +96,19 @@ class Communicator {
   /// Sends and receives that progress together: a rank may send to and receive from the same peer. Errors as
   /// of run.
   Result<void> run_group(std::span<const Call> calls);
+  /// Hands the call over and returns at once. Its time-out counts from when its turn comes. Errors: usage, of
+  /// the call; those of the exchange come with Work::wait.
+  Result<std::shared_ptr<Work>> start(const Call& call);
+  Result<std::shared_ptr<Work>> start_group(std::span<const Call> calls);
+
+  /// A persistent call, of a collective operation. Tells the other ranks nothing. Errors: usage.
+  Result<std::unique_ptr<PreparedCall>> prepare(const Call& call);
+  Result<void> run(PreparedCall& prepared);
+  /// Errors: usage, too, where its last start is not over. It must live until it is.
+  Result<std::shared_ptr<Work>> start(PreparedCall& prepared);
   /// Ends whatever any rank does here with `aborted`; returns at once.
   void abort(const std::string& why);
+  /// Collective calls that were made; not to be asked while some are in flight.
   std::uint32_t calls() const { return sequence_; }
   /// "shm", "tcp", "shm+tcp"
   std::string transports() const;
@@ -97,10 +119,18 @@ class Communicator {
   Communicator(Group group, CommunicatorOptions options);
   Result<void> start();
   const PreparedPlan& plan_for(const Call& call, PlanChoice choice);
-  Result<void> prepare(const Call& call);
+  Result<void> make_ready(ReadyCall& ready, const Call& call);
   Result<void> may_call(std::string_view name, bool alone) const;
+  Result<void> check_group(std::span<const Call> calls) const;
+  bool in_flight() const { return queue_ && !queue_->idle(); }
+  Result<void> may_run(const PreparedCall& prepared) const;
+  Result<std::shared_ptr<Work>> hand_over(std::shared_ptr<Work> work);
+  Result<std::shared_ptr<Work>> hand_over(PreparedCall& prepared);
+  Result<void> perform(Work& work);
+  Result<void> perform(const Call& call);
+  Result<void> perform(PreparedCall& prepared);
   Result<void> exchange(std::span<const Call> calls);
-  Result<void> execute(const Call& call, CallTag tag);
+  Result<void> execute(const ReadyCall& ready, const Call& call);
   Result<void> finish(Progress& execution, const Call& call);
   Result<void> wait(Progress& execution, const Call& call);
   Result<void> look_around(Progress& execution, const Call& call, std::int64_t waited_us);
@@ -142,18 +172,10 @@ class Communicator {
   bool has_neighbours_ = false;         ///< a peer is behind a doorbell
   std::vector<pollfd> descriptors_;
   std::map<PlanKey, std::unique_ptr<PreparedPlan>> plans_;
-  CallMemory memory_;
   Execution execution_;
   PointToPoint point_to_point_;
   std::map<std::pair<Operation, int>, std::uint32_t> pair_calls_;  ///< by direction and peer
-  struct Ready {                                                   ///< of the last call
-    Call call;
-    std::string algorithm;  ///< what call.algorithm refers to
-    const PreparedPlan* plan = nullptr;
-    Regions regions;
-    Arithmetic arithmetic;
-    std::uint64_t signature = 0;
-  } ready_;
+  ReadyCall ready_;                                                ///< of the last call
   std::uint32_t sequence_ = 0;
   std::optional<Error> failure_;
   std::atomic<bool> busy_ = false;
@@ -164,6 +186,7 @@ class Communicator {
       0;  ///< of the call, once it has waited: reading the clock costs as much as a short call
   std::int64_t deadline_us_ = 0;
   std::shared_ptr<void> heartbeat_;
+  std::unique_ptr<WorkQueue> queue_;  ///< null until a call is handed over
 };
 
 }  // namespace diji::collective
