@@ -327,12 +327,12 @@ Result<Introduction> introduce(const RendezvousOptions& options, const std::stri
   if (options.rank < 0 || options.rank >= options.world) {
     return fail(ErrorCode::usage, "rank {} of {} ranks", options.rank, options.world);
   }
+  if (options.world == 1) return Introduction{.id = number_at(random_bytes(8), 0, 8), .words = {words}};
   if (options.token.empty() && !TRY(is_loopback(options.address))) {
     return fail(ErrorCode::usage,
                 "{} can be reached from other hosts: a job there needs a token (DIJI_TOKEN_FILE)",
                 options.address);
   }
-  if (options.world == 1) return Introduction{.id = number_at(random_bytes(8), 0, 8), .words = {words}};
   return options.rank == 0 ? Host(options, words).meet() : Guest(options, words).meet();
 }
 

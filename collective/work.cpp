@@ -1,6 +1,8 @@
 // The threads and handles of calls that are handed over.
 #include "collective/work.h"
 
+#include "base/host_memory.h"
+
 #include <chrono>
 
 namespace diji::collective {
@@ -73,7 +75,7 @@ void WorkQueue::work_off() {
       work = std::move(queue_.front());
       queue_.pop_front();
     }
-    Result<void> result = perform_(*work);
+    Result<void> result = with_host_memory([&] { return perform_(*work); });
     // Before it counts as done: whoever waited for it may make the next call himself.
     pending_.fetch_sub(1, std::memory_order_release);
     work->finish(std::move(result));

@@ -1,7 +1,7 @@
 // diji.h over Session.
 #include "diji/diji.h"
 
-#include "base/host_memory.h"
+#include "runtime/c_error.h"
 #include "runtime/session.h"
 
 #include <algorithm>
@@ -19,50 +19,12 @@ struct diji_result {
 
 namespace {
 
-using diji::Error;
 using diji::ErrorCode;
+using diji::c_api::guarded;
+using diji::c_api::usage;
 
 static_assert(static_cast<int>(diji::DType::boolean) == DIJI_BOOL,
               "the dtypes stand in one order on both sides");
-
-// The calling thread's last error. Plain bytes, which no lack of memory can keep from being written; what
-// does not fit is cut off.
-struct LastError {
-  ErrorCode code = ErrorCode::failed;
-  std::int64_t offset = -1;
-  char message[16384] = "";
-  char file[4096] = "";
-};
-LastError& last_error() {
-  thread_local LastError error;
-  return error;
-}
-
-void copy_text(std::span<char> to, std::string_view text) {
-  const std::size_t length = std::min(text.size(), to.size() - 1);
-  std::copy_n(text.data(), length, to.data());
-  to[length] = '\0';
-}
-
-diji_status_code failed(const Error& error) {
-  LastError& last = last_error();
-  last.code = error.code;
-  last.offset = error.offset;
-  copy_text(last.message, error.message);
-  copy_text(last.file, error.file);
-  return static_cast<diji_status_code>(diji::exit_code(error.code));
-}
-
-// Memory that runs out inside is an error like any other: nothing may be thrown into C.
-template <typename Body>
-diji_status_code guarded(Body&& body) {
-  const auto done = diji::with_host_memory(std::forward<Body>(body));
-  return done ? DIJI_STATUS_OK : failed(done.error());
-}
-
-std::unexpected<Error> usage(std::string_view sentence) {
-  return diji::fail(ErrorCode::usage, "{}", sentence);
-}
 
 // Devices are opened once for all models of the process, and live as long as it: a program may end with
 // models that it never freed.
@@ -94,10 +56,6 @@ diji::Result<diji::HostTensor> tensor_of(const diji_tensor_view& view) {
 
 }  // namespace
 
-const char* diji_error_message(void) { return last_error().message; }
-const char* diji_error_code(void) { return diji::name_of(last_error().code).data(); }
-const char* diji_error_file(void) { return last_error().file; }
-int64_t diji_error_offset(void) { return last_error().offset; }
 const char* diji_version(void) { return DIJI_VERSION; }
 
 diji_status_code diji_model_load(const char* path, const diji_load_options* options, diji_model** model) {

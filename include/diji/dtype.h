@@ -15,7 +15,10 @@ typedef enum diji_dtype {
   DIJI_U32,
   DIJI_I64,
   DIJI_U64,
-  DIJI_BOOL
+  DIJI_BOOL,
+  /* The 8-bit floats of the OCP specification: only collectives know them. */
+  DIJI_F8E4M3,
+  DIJI_F8E5M2
 } diji_dtype;
 
 #endif /* DIJI_DTYPE_H */
