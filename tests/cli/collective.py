@@ -239,6 +239,20 @@ class Collective(Case):
                 for word in named:
                     self.assertIn(word, err)
 
+    def test_the_example_in_c(self):
+        mean = pathlib.Path(case.OPTIONS.diji).with_name("mean_over_ranks")
+        for ranks in (1, 3):
+            job = Job(self, ranks, [mean, "70001"])
+            self.assertEqual(job.end(0, seconds=60), "")
+            transports = "" if ranks == 1 else "shm"
+            self.assertEqual(job.out(), f"the mean of 70001 elements over {ranks} ranks ({transports})\n")
+        text = f'n=1000; [ $DIJI_RANK = 1 ] && n=2000; exec "{mean}" $n'
+        err = self.shell(2, text).end(5, seconds=60)
+        for rank in range(2):
+            self.assertRegex(err, rf"(?m)^mean_over_ranks: all_reduce: rank {rank}: .* calls all_reduce of ", err)
+        self.assertEqual(len(re.findall(r"(?m)^mean_over_ranks: rank [01] on \S+, process \d+, call 0$", err)), 2, err)
+        self.assertEqual(self.run_program(mean, "many").returncode, 2)
+
     def test_a_rank_never_arrives(self):
         text = '[ $DIJI_RANK = 2 ] && exec sleep 3; exec "$DIJI" bench collective barrier'
         job = self.shell(3, text, "--timeout", "1")
