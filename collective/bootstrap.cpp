@@ -129,7 +129,7 @@ Result<void> link_ranks(Group& group, const std::vector<Words>& ranks,
     addresses.push_back(near || rank == group.rank ? "" : ranks[static_cast<std::size_t>(rank)].link_address);
   }
   const auto shm = std::make_shared<ShmTransport>(group.segment, locals[static_cast<std::size_t>(group.rank)],
-                                                  locals, no_regions());
+                                                  locals, regions_of(group));
   std::shared_ptr<TcpTransport> tcp;
   const bool spans = only_tcp || hosts.size() > 1;
   if (spans) {
@@ -204,6 +204,7 @@ Result<Group> join(const Identity& identity) {
                                           .timeout_us = identity.timeout_us},
                                          mine.text()));
   Group group{.id = all.id, .rank = identity.rank, .server = server};
+  group.memory = std::make_shared<RegisteredMemory>(server);
   std::vector<Words> ranks;
   std::map<std::string, int> hosts;  ///< how many ranks each has
   for (int rank = 0; rank < identity.world; ++rank) {

@@ -256,7 +256,7 @@ Region CallMemory::copied_input(const Call& call, ElementType type) {
   } else {
     convert(type, scaled_.data(), source, count);
   }
-  return {scaled_.data(), type, inputs(), {}};
+  return {scaled_.data(), type, inputs()};
 }
 
 Result<Regions> CallMemory::lay_out(const Call& call, const PreparedPlan& prepared) {
@@ -275,20 +275,20 @@ Result<Regions> CallMemory::lay_out(const Call& call, const PreparedPlan& prepar
   }
   scratch_.resize(index_of(scratch_count * bytes_of(call.type)));
 
-  Region input{const_cast<std::byte*>(static_cast<const std::byte*>(call.input)), call.type, inputs(), {}};
-  const Region output{static_cast<std::byte*>(call.output), call.type, outputs(), {}};
+  Region input{const_cast<std::byte*>(static_cast<const std::byte*>(call.input)), call.type, inputs()};
+  const Region output{static_cast<std::byte*>(call.output), call.type, outputs()};
   // Partial results lie in the output where its elements are of their type and it has every chunk that is
   // reduced here.
-  Region partial{nullptr, partial_type, partials(), {}};
+  Region partial{nullptr, partial_type, partials()};
   if (prepared.partial_may_be_output(in_place) && partial_type == call.type) {
-    partial = {output.data, partial_type, outputs(), {}};
+    partial = {output.data, partial_type, outputs()};
   } else if (plan.uses_partial) {
     partial_.resize(index_of(vector_ * plan.partial_copies * bytes_of(partial_type)));
     partial.data = partial_.data();
   }
   if (scales(call)) input = copied_input(call, partial_type);
   if (call.operation == Operation::all_to_all && in_place) input = copied_input(call, call.type);
-  return Regions{input, output, partial, Region{scratch_.data(), call.type, chunks_[3], {}}};
+  return Regions{input, output, partial, Region{scratch_.data(), call.type, chunks_[3]}};
 }
 
 }  // namespace diji::collective

@@ -22,11 +22,14 @@ struct alignas(64) Line {
   std::uint64_t signature = 0;
   std::uint32_t call = 0;
   Kind kind = Kind::in_line;
-  std::uint16_t region = 0;
   static constexpr std::size_t kInlineBytes = 40;
+  struct Place {
+    std::int64_t offset;   ///< of a slot: in the sender's slots; of a region: in the region
+    std::uint64_t region;  ///< of registered memory
+  };
   union {
     std::byte payload[kInlineBytes];
-    std::int64_t offset;  ///< of a slot: in the sender's slots; of a region: in the region
+    Place place;
   };
 };
 static_assert(sizeof(Line) == 64);

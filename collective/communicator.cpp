@@ -78,6 +78,15 @@ Result<void> share_segment(Group& group, bool leads, const std::string& leader, 
   return {};
 }
 
+RegionAccess regions_of(const Group& group) {
+  if (!group.memory) return no_regions();
+  std::vector<std::string> servers(static_cast<std::size_t>(group.segment->shape().ranks));
+  for (const Member& member : group.members) {
+    if (member.local >= 0) servers[static_cast<std::size_t>(member.local)] = member.server;
+  }
+  return access_through_servers(group.memory, std::move(servers));
+}
+
 Communicator::Communicator(Group group, CommunicatorOptions options)
     : group_(std::move(group)), options_(std::move(options)) {}
 
@@ -114,10 +123,11 @@ Result<void> Communicator::start() {
   own.heartbeat_us.store(now_us(), std::memory_order_relaxed);
   own.state.store(Board::kPresent, std::memory_order_release);
   if (!group_.watcher) return {};
-  heartbeat_ = group_.watcher->beat(
-      [segment = group_.segment, local = group_.members[static_cast<std::size_t>(rank())].local] {
-        segment->board(local).heartbeat_us.store(now_us(), std::memory_order_relaxed);
-      });
+  heartbeat_ = group_.watcher->beat([segment = group_.segment, memory = group_.memory,
+                                     local = group_.members[static_cast<std::size_t>(rank())].local] {
+    segment->board(local).heartbeat_us.store(now_us(), std::memory_order_relaxed);
+    if (memory) memory->drop_freed();
+  });
   for (int other = 0; other < world(); ++other) {
     const Member& member = group_.members[static_cast<std::size_t>(other)];
     if (other == rank() || member.local < 0 || member.pid == getpid()) continue;
@@ -194,6 +204,12 @@ Result<void> Communicator::may_call(std::string_view name, bool alone) const {
                 name);
   }
   return {};
+}
+
+Result<Allocation> Communicator::allocate(std::int64_t bytes) {
+  TRY(may_call("allocate", true));
+  if (!group_.memory) return fail(ErrorCode::unsupported, "allocate: this group has no registered memory");
+  return group_.memory->allocate(bytes);
 }
 
 Result<void> Communicator::run_group(std::span<const Call> calls) {

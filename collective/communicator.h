@@ -8,6 +8,7 @@
 #include "collective/host_segment.h"
 #include "collective/liveness.h"
 #include "collective/point_to_point.h"
+#include "collective/registered.h"
 #include "collective/transport.h"
 #include "collective/work.h"
 
@@ -46,12 +47,16 @@ struct Group {
   std::int64_t fragment_bytes = 0;
   std::shared_ptr<Watcher> watcher;          ///< null: somebody else says who died
   std::shared_ptr<DescriptorServer> server;  ///< of this process; null with ranks as threads
+  std::shared_ptr<RegisteredMemory> memory;  ///< of this rank; null: nobody can allocate
   std::shared_ptr<void> keep;                ///< ends the offer of the segment before it goes
   int world() const { return static_cast<int>(members.size()); }
 };
 
 /// Makes the segment of `group` and offers it at the group's server (`leads`), or fetches it from `leader`'s.
 Result<void> share_segment(Group& group, bool leads, const std::string& leader, std::int64_t deadline_us);
+
+/// How the ranks of `group` read each other's registered memory.
+RegionAccess regions_of(const Group& group);
 
 struct CommunicatorOptions {
   std::int64_t timeout_us = 120'000'000;  ///< of every call that names none
@@ -106,6 +111,10 @@ class Communicator {
   Result<void> run(PreparedCall& prepared);
   /// Errors: usage, too, where its last start is not over. It must live until it is.
   Result<std::shared_ptr<Work>> start(PreparedCall& prepared);
+  /// Memory that ranks of this host read in place wherever it is given to a call: no copy, no flag. Not a
+  /// collective: each rank allocates what it likes, when it likes. Errors of RegisteredMemory::allocate;
+  /// unsupported, where the group has none.
+  Result<Allocation> allocate(std::int64_t bytes);
   /// Ends whatever any rank does here with `aborted`; returns at once.
   void abort(const std::string& why);
   /// Collective calls that were made; not to be asked while some are in flight.

@@ -57,9 +57,12 @@ void answer(int socket, int descriptor) {
   static_cast<void>(sendmsg(socket, &message, MSG_NOSIGNAL));
 }
 
-// The descriptor, -1 where the server has none, or -2 where the connection broke.
-int ask(int socket, std::uint64_t key) {
-  if (send(socket, &key, sizeof key, MSG_NOSIGNAL) != sizeof key) return -2;
+constexpr int kHasNone = -1;
+constexpr int kBroken = -2;
+constexpr int kNotYet = -3;
+
+// The descriptor, or one of the above. `flags`: of recvmsg.
+int receive_answer(int socket, int flags) {
   char byte = 0;
   iovec part{&byte, 1};
   msghdr message{};
@@ -68,12 +71,19 @@ int ask(int socket, std::uint64_t key) {
   alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
   message.msg_control = control;
   message.msg_controllen = sizeof control;
-  if (recvmsg(socket, &message, MSG_CMSG_CLOEXEC) != 1) return -2;
+  const ssize_t received = recvmsg(socket, &message, MSG_CMSG_CLOEXEC | flags);
+  if (received < 0 && (errno == EAGAIN || errno == EINTR)) return kNotYet;
+  if (received != 1) return kBroken;
   const cmsghdr* header = CMSG_FIRSTHDR(&message);
-  if (byte == 0 || header == nullptr || header->cmsg_type != SCM_RIGHTS) return -1;
+  if (byte == 0 || header == nullptr || header->cmsg_type != SCM_RIGHTS) return kHasNone;
   int descriptor = -1;
   std::memcpy(&descriptor, CMSG_DATA(header), sizeof descriptor);
   return descriptor;
+}
+
+int ask(int socket, std::uint64_t key) {
+  if (send(socket, &key, sizeof key, MSG_NOSIGNAL) != sizeof key) return kBroken;
+  return receive_answer(socket, 0);
 }
 
 void limit_wait(int socket, std::int64_t wait_us) {
@@ -162,7 +172,7 @@ Result<int> fetch_descriptor(const std::string& address, std::uint64_t key, std:
     socklen_t length = 0;
     const sockaddr_un name = address_of(address, length);
     limit_wait(client, std::max<std::int64_t>(deadline_us - now_us(), 1'000));
-    int descriptor = -2;
+    int descriptor = kBroken;
     const bool there = connect(client, reinterpret_cast<const sockaddr*>(&name), length) == 0;
     const int reason = errno;
     if (there) descriptor = ask(client, key);
@@ -173,6 +183,35 @@ Result<int> fetch_descriptor(const std::string& address, std::uint64_t key, std:
     if (now_us() >= deadline_us)
       return fail(ErrorCode::deadline, "{} did not offer its memory in time", address);
     std::this_thread::sleep_for(kPause);
+  }
+}
+
+DescriptorRequest::DescriptorRequest(const std::string& address, std::uint64_t key)
+    : socket_(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)) {
+  socklen_t length = 0;
+  const sockaddr_un name = address_of(address, length);
+  if (connect(socket_, reinterpret_cast<const sockaddr*>(&name), length) == 0 &&
+      send(socket_, &key, sizeof key, MSG_NOSIGNAL) == sizeof key) {
+    return;
+  }
+  close(socket_);
+  socket_ = -1;
+}
+
+DescriptorRequest::~DescriptorRequest() {
+  if (socket_ >= 0) close(socket_);
+}
+
+DescriptorRequest::Answer DescriptorRequest::answer(int wait_ms) {
+  if (socket_ < 0) return {State::broken};
+  pollfd ready{socket_, POLLIN, 0};
+  if (wait_ms > 0) poll(&ready, 1, wait_ms);
+  const int descriptor = receive_answer(socket_, MSG_DONTWAIT);
+  switch (descriptor) {
+    case kNotYet: return {};
+    case kBroken: return {State::broken};
+    case kHasNone: return {State::unknown};
+    default: return {State::there, descriptor};
   }
 }
 

@@ -36,4 +36,28 @@ class DescriptorServer {
 /// nobody listens there (another host or network namespace, or dead); deadline.
 Result<int> fetch_descriptor(const std::string& address, std::uint64_t key, std::int64_t deadline_us);
 
+/// The same question without waiting for its answer.
+class DescriptorRequest {
+ public:
+  enum class State : std::uint8_t {
+    waits,  ///< ask again
+    there,
+    unknown,  ///< the server does not offer the key
+    broken,   ///< nobody listens there, or not any more
+  };
+  struct Answer {
+    State state = State::waits;
+    int descriptor = -1;  ///< there: the caller's
+  };
+  DescriptorRequest(const std::string& address, std::uint64_t key);
+  ~DescriptorRequest();
+  DescriptorRequest(const DescriptorRequest&) = delete;
+  DescriptorRequest& operator=(const DescriptorRequest&) = delete;
+  /// Waits at most `wait_ms`. After anything but `waits` the request is over.
+  Answer answer(int wait_ms);
+
+ private:
+  int socket_ = -1;
+};
+
 }  // namespace diji::collective

@@ -119,10 +119,9 @@ Result<bool> Execution::advance() {
       if (moved_here) continue;
       return moved;
     }
-    // What peers still read here must not be written by the next round's steps.
-    if (!outstanding_.empty() && round_ + 1 < plan_->rounds_.size()) {
-      collect();
-      if (!outstanding_.empty()) return moved;
+    if (round_ + 1 < plan_->rounds_.size() && writes_outstanding(round_ + 1)) {
+      moved |= collect();
+      if (writes_outstanding(round_ + 1)) return moved;
     }
     moved = true;
     if (++round_ < plan_->rounds_.size()) start_round();
@@ -173,8 +172,6 @@ Result<bool> Execution::push_fragment(std::size_t index, std::span<const int> po
   const std::int64_t sent = sent_[index][index_of(positions[0])];
   const std::int64_t bytes = std::min(fragment_bytes_, whole - sent);
   std::byte* data = at(send.source, send.chunk);
-  SourceRegion registered = region(send.source).registered;
-  if (registered.region >= 0) registered.offset += data + sent - region(send.source).data;
   // Peers behind another transport get a message of their own.
   same_.clear();
   Transport* transport = links_[index_of(send.peers[index_of(positions[0])])];
@@ -182,10 +179,10 @@ Result<bool> Execution::push_fragment(std::size_t index, std::span<const int> po
     if (links_[index_of(send.peers[index_of(position)])] != transport) return false;
     same_.push_back(send.peers[index_of(position)]);
   }
-  const std::optional<Ticket> ticket =
-      TRY(transport->send(same_, tag_, {data + sent, static_cast<std::size_t>(bytes)}, registered));
+  const std::span<const std::byte> fragment(data + sent, static_cast<std::size_t>(bytes));
+  const std::optional<Ticket> ticket = TRY(transport->send(same_, tag_, fragment));
   if (!ticket) return false;
-  if (*ticket != kFree) outstanding_.push_back({transport, *ticket});
+  if (*ticket != kFree) outstanding_.push_back({transport, *ticket, fragment});
   for (const int position : positions) {
     sent_[index][index_of(position)] = sent + bytes == whole ? kDone : sent + bytes;
   }
@@ -295,6 +292,20 @@ bool Execution::collect() {
   const std::size_t before = outstanding_.size();
   std::erase_if(outstanding_, [](const Outstanding& sent) { return sent.transport->is_free(sent.ticket); });
   return outstanding_.size() != before;
+}
+
+// What peers still read here must not be written by the steps of a later round; they may read on while it
+// does something else.
+bool Execution::writes_outstanding(std::size_t round) const {
+  const auto writes = [&](const Step& step) {
+    const std::byte* target = at(step.target, step.target_chunk);
+    const std::int64_t bytes = bytes_of_chunk(step.target, step.target_chunk);
+    return std::ranges::any_of(outstanding_, [&](const Outstanding& sent) {
+      return sent.bytes.data() < target + bytes && target < sent.bytes.data() + sent.bytes.size();
+    });
+  };
+  return !outstanding_.empty() && (std::ranges::any_of(plan_->rounds_[round].locals, writes) ||
+                                   std::ranges::any_of(plan_->rounds_[round].receives, writes));
 }
 
 int Execution::waits_for() const {

@@ -25,7 +25,6 @@ struct Region {
   std::byte* data = nullptr;
   ElementType type = ElementType::f32;
   std::span<const Extent> chunks;
-  SourceRegion registered;  ///< of `data`, where peers can read it in place
 };
 inline constexpr std::size_t kPlaces = 4;
 using Regions = std::array<Region, kPlaces>;
@@ -101,6 +100,7 @@ class Execution final : public Progress {
   struct Outstanding {
     Transport* transport = nullptr;
     Ticket ticket = kFree;
+    std::span<const std::byte> bytes;
   };
   void start_round();
   void run_local(const Step& step);
@@ -112,6 +112,7 @@ class Execution final : public Progress {
   void take(const Step& step, std::int64_t at, std::span<const std::byte> bytes);
   bool round_is_done() const;
   bool collect();
+  bool writes_outstanding(std::size_t round) const;
   std::int64_t bytes_of_chunk(Place place, int chunk) const;
   std::int64_t incoming_bytes(const Step& step) const;
   std::byte* at(Place place, int chunk) const;

@@ -125,6 +125,12 @@ void combine_as(std::byte* target_bytes, const std::byte* left_bytes, const std:
   T* target = reinterpret_cast<T*>(target_bytes);
   const T* left = reinterpret_cast<const T*>(left_bytes);
   const T* right = reinterpret_cast<const T*>(right_bytes);
+  if (store == Store::streaming) {  // from the first whole vector on: large malloc blocks begin 16 bytes late
+    const auto past = static_cast<Count>(reinterpret_cast<std::uintptr_t>(target) % kVectorBytes);
+    const Count head = past == 0 ? 0 : std::min(count, (kVectorBytes - past) / Count{sizeof(T)});
+    loop<Op, T>(target, left, right, head);
+    target += head, left += head, right += head, count -= head;
+  }
   if (store == Store::streaming && aligned(target)) {
     constexpr Count kBlock = 4096 / sizeof(T);
     alignas(kVectorBytes) T block[kBlock];

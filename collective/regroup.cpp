@@ -24,7 +24,7 @@ std::uint64_t derived_id(std::uint64_t id, std::uint64_t number, std::uint64_t c
 // `ranks` are those of the old group that form the new one, in its order; this process is one of them.
 Result<Group> group_of(const Group& old, const std::vector<int>& ranks, std::uint64_t id, std::uint32_t epoch,
                        std::int64_t timeout_us) {
-  Group group{.id = id, .epoch = epoch, .watcher = old.watcher, .server = old.server};
+  Group group{.id = id, .epoch = epoch, .watcher = old.watcher, .server = old.server, .memory = old.memory};
   std::vector<int> locals;
   int leader = -1;
   for (const int rank : ranks) {
@@ -37,7 +37,7 @@ Result<Group> group_of(const Group& old, const std::vector<int>& ranks, std::uin
     group.members.push_back(std::move(member));
   }
   TRY(share_segment(group, leader == old.rank, group.members.front().server, now_us() + timeout_us));
-  const auto shm = std::make_shared<ShmTransport>(group.segment, group.rank, locals, no_regions());
+  const auto shm = std::make_shared<ShmTransport>(group.segment, group.rank, locals, regions_of(group));
   for (int rank = 0; rank < group.world(); ++rank) group.links.push_back(rank == group.rank ? nullptr : shm);
   return group;
 }

@@ -73,6 +73,20 @@ std::int64_t cgroup_memory_left() {
   return left;
 }
 
+namespace {
+
+// Nothing else stops posix_fallocate before the kernel starts to kill processes.
+std::int64_t machine_memory_left() {
+  std::ifstream stream("/proc/meminfo");
+  std::string word;
+  for (std::int64_t kib = 0; stream >> word;) {
+    if (word == "MemAvailable:" && stream >> kib) return kib << 10;
+  }
+  return -1;
+}
+
+}  // namespace
+
 Result<std::shared_ptr<SharedMemory>> SharedMemory::create(const std::string& name, std::int64_t bytes) {
   const std::int64_t left = cgroup_memory_left();
   if (left >= 0 && bytes > left) {
@@ -81,6 +95,10 @@ Result<std::shared_ptr<SharedMemory>> SharedMemory::create(const std::string& na
                                     "ranks share the host",
                                     left));
   }
+  constexpr std::int64_t kSmall = 64 << 20;  // not worth the look: start-up has other costs
+  const std::int64_t available = bytes > kSmall ? machine_memory_left() : -1;
+  if (available >= 0 && bytes > available)
+    return memory_error(bytes, fmt::format("this machine has {} left", available));
   std::shared_ptr<SharedMemory> memory(new SharedMemory);
   memory->descriptor_ = memfd_create(name.c_str(), MFD_CLOEXEC | MFD_ALLOW_SEALING);
   if (memory->descriptor_ < 0) return memory_error(bytes, std::strerror(errno));
@@ -94,7 +112,7 @@ Result<std::shared_ptr<SharedMemory>> SharedMemory::create(const std::string& na
   return memory;
 }
 
-Result<std::shared_ptr<SharedMemory>> SharedMemory::map(int descriptor) {
+Result<std::shared_ptr<SharedMemory>> SharedMemory::map(int descriptor, Access access) {
   std::shared_ptr<SharedMemory> memory(new SharedMemory);
   memory->descriptor_ = descriptor;
   struct stat status{};
@@ -104,10 +122,15 @@ Result<std::shared_ptr<SharedMemory>> SharedMemory::map(int descriptor) {
   if (seals < 0 || (seals & kSeals) != kSeals || status.st_size <= 0) {
     return fail(ErrorCode::malformed, "what a peer sent as its memory is no sealed memfd");
   }
-  void* start = mmap(nullptr, static_cast<std::size_t>(status.st_size), PROT_READ | PROT_WRITE, MAP_SHARED,
-                     descriptor, 0);
+  const int protection = access == Access::read ? PROT_READ : PROT_READ | PROT_WRITE;
+  void* start =
+      mmap(nullptr, static_cast<std::size_t>(status.st_size), protection, MAP_SHARED, descriptor, 0);
   if (start == MAP_FAILED) return fail(ErrorCode::io, "mapping a peer's memory: {}", std::strerror(errno));
   memory->bytes_ = {static_cast<std::byte*>(start), static_cast<std::size_t>(status.st_size)};
+  if (access == Access::read) {
+    close(descriptor);
+    memory->descriptor_ = -1;
+  }
   return memory;
 }
 

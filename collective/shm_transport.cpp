@@ -9,14 +9,15 @@
 
 namespace diji::collective {
 
-RegionLookup no_regions() {
-  return [](int, int) -> Result<std::span<const std::byte>> {
-    return fail(ErrorCode::corrupted, "a message refers to registered memory, of which there is none");
-  };
-}
+namespace {
+
+// Shorter messages are copied: the copy costs less than the sender's wait for whoever reads in place.
+constexpr std::int64_t kInPlaceBytes = 16 << 10;
+
+}  // namespace
 
 ShmTransport::ShmTransport(std::shared_ptr<HostSegment> segment, int local, std::vector<int> locals,
-                           RegionLookup regions)
+                           RegionAccess regions)
     : segment_(std::move(segment)),
       local_(local),
       slots_(segment_->slots(local)),
@@ -44,55 +45,55 @@ std::optional<std::int64_t> ShmTransport::take_slot(std::span<const int> peers) 
   return slot ? std::optional(segment_->pair_slot(local_, to.local, *slot)) : std::nullopt;
 }
 
-void ShmTransport::publish(Peer& peer, CallTag tag, Line::Kind kind, int region, std::int64_t offset,
+void ShmTransport::publish(Peer& peer, CallTag tag, Line::Kind kind, RegionPlace place,
                            std::span<const std::byte> bytes) {
   Line& line = peer.out.line();
   line.bytes = static_cast<std::uint32_t>(bytes.size());
   line.signature = tag.signature;
   line.call = tag.sequence;
   line.kind = kind;
-  line.region = static_cast<std::uint16_t>(region);
   if (kind == Line::Kind::in_line) {
     if (!bytes.empty()) std::memcpy(line.payload, bytes.data(), bytes.size());
   } else {
-    line.offset = offset;
+    line.place = {place.offset, place.region};
   }
   peer.out.publish();
   segment_->board(peer.local).doorbell.ring();
 }
 
 Result<std::optional<Ticket>> ShmTransport::send(std::span<const int> peers, CallTag tag,
-                                                 std::span<const std::byte> bytes, SourceRegion region) {
+                                                 std::span<const std::byte> bytes) {
   DCHECK(std::ssize(bytes) <= fragment_bytes(), "a message is at most a fragment");
   for (const int rank : peers) {
     if (!peer(rank).out.has_room()) return std::nullopt;
   }
   Line::Kind kind = Line::Kind::in_line;
-  std::int64_t offset = 0;
+  std::optional<RegionPlace> place;
   Ticket ticket = kFree;
-  if (bytes.size() > Line::kInlineBytes && region.region >= 0) {
+  if (std::ssize(bytes) >= kInPlaceBytes && regions_.own) place = regions_.own->find(bytes);
+  if (place) {
     kind = Line::Kind::region;
-    offset = region.offset;
     ticket = ++tickets_;
     for (const int rank : peers) pending_.push_back({ticket, rank, peer(rank).out.sent()});
   } else if (bytes.size() > Line::kInlineBytes) {
     const std::optional<std::int64_t> slot = take_slot(peers);
     if (!slot) return std::nullopt;
     kind = Line::Kind::slot;
-    offset = *slot;
-    copy_bytes(slots_ + offset, bytes.data(), std::ssize(bytes));
+    place = RegionPlace{0, *slot};
+    copy_bytes(slots_ + *slot, bytes.data(), std::ssize(bytes));
   }
-  for (const int rank : peers) {
-    publish(peer(rank), tag, kind, region.region, offset, bytes);
-  }
+  for (const int rank : peers) publish(peer(rank), tag, kind, place.value_or(RegionPlace{}), bytes);
   return ticket;
 }
 
 bool ShmTransport::is_free(Ticket ticket) {
-  if (ticket == kFree) return true;
-  std::erase_if(pending_,
-                [&](const Pending& message) { return peer(message.peer).out.is_consumed(message.number); });
-  return std::ranges::none_of(pending_, [&](const Pending& message) { return message.ticket == ticket; });
+  const auto readers = std::ranges::equal_range(pending_, ticket, {}, &Pending::ticket);  // they ascend
+  if (!std::ranges::all_of(readers, [&](const Pending& message) {
+        return peer(message.peer).out.is_consumed(message.number);
+      }))
+    return false;
+  pending_.erase(readers.begin(), readers.end());
+  return true;
 }
 
 int ShmTransport::reader_of(Ticket ticket) const {
@@ -109,23 +110,43 @@ Result<std::optional<Message>> ShmTransport::peek(int rank) {
   const std::size_t bytes = line.bytes;
   switch (line.kind) {
     case Line::Kind::in_line: message.bytes = {line.payload, std::min(bytes, Line::kInlineBytes)}; break;
-    case Line::Kind::slot: message.bytes = {from.slots + line.offset, bytes}; break;
-    case Line::Kind::region: {
-      const std::span<const std::byte> region = TRY(regions_(from.local, line.region));
-      if (line.offset < 0 || line.offset > std::ssize(region) ||
-          std::ssize(region) - line.offset < std::int64_t{line.bytes}) {
-        return fail(ErrorCode::deadline, "rank {} refers to bytes outside of its registered memory", rank);
-      }
-      message.bytes = region.subspan(static_cast<std::size_t>(line.offset), bytes);
+    case Line::Kind::slot: message.bytes = {from.slots + line.place.offset, bytes}; break;
+    case Line::Kind::region:
+      if (!TRY(find_region(from, rank, line))) return std::nullopt;
+      message.bytes = {from.reading->data() + line.place.offset, bytes};
       break;
-    }
   }
   return message;
+}
+
+// Whether the memory that the oldest message refers to is mapped.
+Result<bool> ShmTransport::find_region(Peer& from, int rank, const Line& line) {
+  if (from.reading) return true;
+  if (!regions_.of_peers) {
+    return fail(ErrorCode::corrupted, "rank {} refers to registered memory, of which this rank knows nothing",
+                rank);
+  }
+  std::shared_ptr<SharedMemory> memory = TRY(regions_.of_peers(from.local, line.place.region));
+  if (!memory) return false;
+  const auto [offset, region] = line.place;
+  if (offset < 0 || offset > memory->size() || memory->size() - offset < std::int64_t{line.bytes})
+    return fail(ErrorCode::corrupted, "rank {} refers to bytes outside of its registered memory", rank);
+  from.reading = std::move(memory);
+  return true;
 }
 
 Result<void> ShmTransport::release(int rank) {
   Peer& from = peer(rank);
   const bool is_short = from.in.oldest().kind == Line::Kind::in_line;
+  if (from.reading) {
+    // A rank that gives up says so, and then writes to its memory as it likes: where it has said nothing yet,
+    // what was read before this look was intact.
+    std::atomic_thread_fence(std::memory_order_acquire);
+    if (segment_->first_failure().once.is_claimed()) {
+      return fail(ErrorCode::aborted, "a rank gave up while registered memory of rank {} was read", rank);
+    }
+    from.reading.reset();
+  }
   from.in.release();
   // A sender of short messages waits only when all lines are full, and all of them will be read: not each is
   // worth a ring.

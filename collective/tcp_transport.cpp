@@ -98,7 +98,7 @@ void TcpTransport::flush(TcpLink& link) {
 }
 
 Result<std::optional<Ticket>> TcpTransport::send(std::span<const int> peers, CallTag tag,
-                                                 std::span<const std::byte> bytes, SourceRegion) {
+                                                 std::span<const std::byte> bytes) {
   DCHECK(std::ssize(bytes) <= fragment_bytes(), "a message is at most a fragment");
   for (const int rank : peers) {
     if (!link(rank).has_room()) flush(link(rank));

@@ -29,7 +29,7 @@ class TcpTransport final : public Transport {
   std::string_view name() const override { return "tcp"; }
   std::int64_t fragment_bytes() const override { return options_.fragment_bytes; }
   Result<std::optional<Ticket>> send(std::span<const int> peers, CallTag tag,
-                                     std::span<const std::byte> bytes, SourceRegion region) override;
+                                     std::span<const std::byte> bytes) override;
   bool is_free(Ticket ticket) override;
   int reader_of(Ticket ticket) const override;
   Result<std::optional<Message>> peek(int peer) override;

@@ -31,12 +31,6 @@ struct Message {
 using Ticket = std::uint64_t;
 inline constexpr Ticket kFree = 0;
 
-/// Where bytes that are sent lie, if peers can read them there.
-struct SourceRegion {
-  int region = -1;  ///< of registered memory; -1: peers cannot
-  std::int64_t offset = 0;
-};
-
 /// Why a communicator ended, and the rank that noticed.
 struct Abort {
   Error error;
@@ -61,7 +55,7 @@ class Transport {
 
   /// Sends `bytes` to all of `peers`, staged once; nothing when it cannot be queued for all of them now.
   virtual Result<std::optional<Ticket>> send(std::span<const int> peers, CallTag tag,
-                                             std::span<const std::byte> bytes, SourceRegion region) = 0;
+                                             std::span<const std::byte> bytes) = 0;
   virtual bool is_free(Ticket ticket) = 0;
   /// A rank that still has to read what was sent, -1 where none has.
   virtual int reader_of(Ticket ticket) const = 0;

@@ -32,6 +32,7 @@ struct Request {
   Call call;
   std::vector<std::int64_t> sizes;
   bool in_place = false;
+  bool registered = false;
   bool check = false;
   std::int64_t warmup = 5;
   std::int64_t iterations = 0;  ///< 0: as many as the seconds allow
@@ -107,6 +108,7 @@ Result<Request> request_of(const Arguments& arguments, std::string_view operatio
   request.call.root = static_cast<int>(TRY(arguments.integer("--root", 0, 0, 1 << 20)));
   request.call.exact = arguments.has("--exact");
   request.in_place = arguments.has("--in-place");
+  request.registered = arguments.has("--registered");
   request.check = arguments.has("--check");
   request.warmup = TRY(arguments.integer("--warmup", 5, 0, 1'000'000));
   request.iterations = TRY(arguments.integer("--iters", 0, 1, 100'000'000));
@@ -118,7 +120,7 @@ Result<Request> request_of(const Arguments& arguments, std::string_view operatio
 
 // Prices instead of times: an option about measuring is a mistake.
 Result<int> simulate(const Arguments& arguments, const Request& request, bool json) {
-  for (const char* option : {"--check", "--in-place", "--warmup", "--iters", "--seconds"}) {
+  for (const char* option : {"--check", "--in-place", "--registered", "--warmup", "--iters", "--seconds"}) {
     if (arguments.has(option))
       return fail(ErrorCode::usage, "--simulate measures nothing: {} has no meaning with it", option);
   }
@@ -160,6 +162,22 @@ Result<double> slowest(Communicator& communicator, double seconds) {
   return all;
 }
 
+// Private (malloc) memory, or what peers read in place; zeros either way.
+struct Buffer {
+  std::vector<std::byte> here;
+  collective::Allocation registered;
+  std::byte* data() { return registered.data() != nullptr ? registered.data() : here.data(); }
+};
+Result<Buffer> buffer_of(Communicator& communicator, std::int64_t bytes, bool registered) {
+  Buffer buffer;
+  if (registered && bytes > 0) {
+    buffer.registered = TRY(communicator.allocate(bytes));
+  } else {
+    buffer.here.resize(static_cast<std::size_t>(bytes));
+  }
+  return buffer;
+}
+
 Result<Row> measure(Communicator& communicator, const Request& request, std::int64_t bytes) {
   using Clock = std::chrono::steady_clock;
   const int world = communicator.world();
@@ -168,9 +186,9 @@ Result<Row> measure(Communicator& communicator, const Request& request, std::int
   const bool blocks = counts_blocks(call.operation);
   call.count = blocks ? std::max<std::int64_t>(bytes / width / world, 1) : bytes / width;
   const std::int64_t total = blocks ? call.count * world : call.count;
-  std::vector<std::byte> input(static_cast<std::size_t>(total * width));
-  std::vector<std::byte> output(request.in_place && !request.check ? 0
-                                                                   : static_cast<std::size_t>(total * width));
+  Buffer input = TRY(buffer_of(communicator, total * width, request.registered));
+  Buffer output = TRY(
+      buffer_of(communicator, request.in_place && !request.check ? 0 : total * width, request.registered));
   call.input = input.data();
   call.output = request.in_place ? input.data() : output.data();
   if (request.in_place && call.operation == Operation::all_gather)
@@ -215,7 +233,7 @@ Json json_of(const Row& row, const Request& request) {
           {"redop", std::string(name_of(request.call.reduction))},
           {"root", request.call.root},
           {"in_place", request.in_place},
-          {"registered", false},
+          {"registered", request.registered},
           {"time_us", row.time_us},
           {"algbw_gbps", row.algbw_gbps},
           {"busbw_gbps", row.busbw_gbps},

@@ -16,6 +16,7 @@ inline constexpr std::array kCollectiveOptions = {
               "of collective: sum, avg, prod, min, max, premul-sum, band, bor, bxor, land, lor, lxor"},
     OptionDef{"--root", "RANK", "of collective: of broadcast, reduce, gather, scatter (default: 0)"},
     OptionDef{"--in-place", "", "of collective: input and output are one buffer"},
+    OptionDef{"--registered", "", "of collective: buffers that peers of the host read in place"},
     OptionDef{"--algorithm", "NAME", "of collective: this plan, whatever the tuner says"},
     OptionDef{"--exact", "", "of collective: the left fold in rank order"},
     OptionDef{"--check", "",

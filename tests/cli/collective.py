@@ -144,10 +144,17 @@ class Collective(Case):
     def test_a_rank_is_killed(self):
         seed = int(os.environ.get("DIJI_FAULT_SEED", "1"))
         draw = random.Random(seed)
-        for ranks, operation in ((2, "all_reduce"), (3, "broadcast"), (4, "all_to_all")):
-            with self.subTest(ranks=ranks, operation=operation, seed=seed):
-                size = draw.choice(["8", "64K", "4M"])
-                job = self.job(ranks, ["bench", "collective", operation, "--bytes", size, "--iters", "100000000"])
+        for ranks, operation, memory in (
+            (2, "all_reduce", []),
+            (3, "broadcast", []),
+            (4, "all_to_all", []),
+            (2, "all_reduce", ["--registered"]),  # the others read in place what the dead rank wrote
+            (3, "all_gather", ["--registered"]),
+        ):
+            with self.subTest(ranks=ranks, operation=operation, memory=memory, seed=seed):
+                size = "4M" if memory else draw.choice(["8", "64K", "4M"])
+                words = ["bench", "collective", operation, "--bytes", size, "--iters", "100000000", *memory]
+                job = self.job(ranks, words)
                 pids = job.pids(ranks)
                 time.sleep(draw.random() * 0.2)
                 dead = draw.randrange(ranks)
@@ -342,6 +349,7 @@ class Collective(Case):
             (["world=2097152"], "not world=N"),
             (["world=4 "], "not world=N"),
             (["world=4", "--check"], "--check has no meaning"),
+            (["world=4", "--registered"], "--registered has no meaning"),
             (["world=4", "--iters", "3"], "--iters has no meaning"),
             (["world=4", "--root", "4"], "--root 4: there are 4 ranks"),
             (["world=4", "--algorithm", "rings"], "rings"),

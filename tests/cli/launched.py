@@ -90,12 +90,14 @@ class Launched(Case):
         keys += ["registered", "time_us", "algbw_gbps", "busbw_gbps", "wrong"]
         for operation in operations:
             words = ["bench", "collective", operation, "--sizes", "512:64K", "--check", "--seconds", "0.01", "--json"]
+            words += ["--registered"] if operation in ("all_gather", "reduce") else []
             out, _ = self.ended(self.start("-n", "3", OPTIONS.diji, *words, "--dtype", "bf16"), 0)
             rows = json.loads(out)["rows"]
             self.assertEqual(len(rows), 8)
             for row in rows:
                 self.assertEqual(set(keys) - set(row), set())
                 self.assertEqual((row["operation"], row["wrong"], row["transport"]), (operation, 0, "shm"))
+                self.assertEqual(row["registered"], "--registered" in words)
                 self.assertGreater(row["time_us"], 0)
 
     def test_a_killed_rank_is_named_by_all(self):

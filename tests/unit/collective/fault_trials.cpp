@@ -45,9 +45,9 @@ class HookedTransport final : public Transport {
   std::string_view name() const override { return inner_->name(); }
   std::int64_t fragment_bytes() const override { return inner_->fragment_bytes(); }
   Result<std::optional<Ticket>> send(std::span<const int> peers, CallTag tag,
-                                     std::span<const std::byte> bytes, SourceRegion region) override {
+                                     std::span<const std::byte> bytes) override {
     hook_();
-    return inner_->send(peers, tag, bytes, region);
+    return inner_->send(peers, tag, bytes);
   }
   bool is_free(Ticket ticket) override { return inner_->is_free(ticket); }
   int reader_of(Ticket ticket) const override { return inner_->reader_of(ticket); }

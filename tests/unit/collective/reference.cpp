@@ -269,11 +269,34 @@ Bytes bytes_of_values(ElementType type, const std::vector<Value>& values) {
 
 }  // namespace
 
+namespace {
+
+struct Buffer {
+  Bytes here;
+  Allocation registered;
+  std::span<std::byte> bytes;
+};
+
+Buffer buffer_of(Communicator& communicator, const Bytes& content, bool registered) {
+  Buffer buffer;
+  if (registered && !content.empty()) {
+    buffer.registered = communicator.allocate(std::ssize(content)).value();
+    std::ranges::copy(content, buffer.registered.data());
+    buffer.bytes = buffer.registered.bytes();
+  } else {
+    buffer.here = content;
+    buffer.bytes = buffer.here;
+  }
+  return buffer;
+}
+
+}  // namespace
+
 std::string text_of(const CallCase& c) {
-  return fmt::format("{} {} {} count {} root {}{}{}{}{} {}", name_of(c.operation), name_of(c.type),
-                     name_of(c.reduction), c.count, c.root, c.exact ? " exact" : "",
+  return fmt::format("{} {} {} count {} root {}{}{}{}{} registered {:04b} {}", name_of(c.operation),
+                     name_of(c.type), name_of(c.reduction), c.count, c.root, c.exact ? " exact" : "",
                      c.in_place ? " in place" : "", c.ragged ? " ragged" : "", c.reals ? " reals" : "",
-                     c.algorithm);
+                     c.registered, c.algorithm);
 }
 
 std::vector<CallCase> call_cases(int world) {
@@ -310,10 +333,14 @@ std::optional<std::string> run_case(Communicator& communicator, const CallCase& 
   const int world = communicator.world();
   const Expectation e = expectation(c, rank, world);
   const Bytes given = bytes_of_values(c.type, e.input);
-  Bytes input = given;
+  const unsigned registered = c.registered >> (rank % 2 * 2);
+  const Buffer input_buffer = buffer_of(communicator, given, (registered & 1) != 0);
+  const std::span<std::byte> input = input_buffer.bytes;
   const std::size_t outputs = e.output ? e.output->size() : e.input.size();
   const std::size_t element = static_cast<std::size_t>(bytes_of(c.type));
-  Bytes output(outputs * element + 64, std::byte{0xa5});  // 64 bytes behind it must stay
+  const Bytes empty(outputs * element + 64, std::byte{0xa5});  // 64 bytes behind it must stay
+  const Buffer output_buffer = buffer_of(communicator, empty, (registered & 2) != 0);
+  const std::span<std::byte> output = output_buffer.bytes;
   Call call{.operation = c.operation,
             .input = input.data(),
             .output = output.data(),
@@ -349,7 +376,7 @@ std::optional<std::string> run_case(Communicator& communicator, const CallCase& 
   const Result<void> done = communicator.run(call);
   const std::string name = fmt::format("rank {} of {}: {}: ", rank, world, text_of(c));
   if (!done) return name + done.error().message;
-  if (!in_place && input != given) return name + "the input was written";
+  if (!in_place && !std::ranges::equal(input, given)) return name + "the input was written";
   if (std::any_of(output.begin() + static_cast<std::ptrdiff_t>(outputs * element), output.end(),
                   [](std::byte byte) { return byte != std::byte{0xa5}; })) {
     return name + "written past the output";

@@ -21,6 +21,9 @@ struct CallCase {
   bool ragged = false;    ///< blocks of different lengths
   bool reals = false;     ///< values whose sums round, not small integers
   std::string algorithm;  ///< "": the chooser's
+  /// What lies in registered memory: bit 0 the input, bit 1 the output of even ranks, bits 2 and 3 of odd
+  /// ones.
+  unsigned registered = 0;
 };
 std::string text_of(const CallCase& call_case);
 

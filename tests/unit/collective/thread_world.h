@@ -22,13 +22,23 @@ class ThreadWorld {
   ThreadWorld(int world, CommunicatorOptions options, SegmentShape shape)
       : world_(world), options_(std::move(options)) {
     segment_ = HostSegment::create(shape, 7).value();
-    for (int rank = 0; rank < world; ++rank) servers_.push_back(DescriptorServer::start().value());
+    for (int rank = 0; rank < world; ++rank) {
+      servers_.push_back(DescriptorServer::start().value());
+      memories_.push_back(std::make_shared<RegisteredMemory>(servers_.back()));
+    }
   }
 
   HostSegment& segment() { return *segment_; }
+  RegisteredMemory& memory(int rank) { return *memories_[static_cast<std::size_t>(rank)]; }
+  /// Ranks read each other's registered memory at its owner's addresses, where a sanitizer knows it; else
+  /// each maps it for itself, as processes do.
+  void share_mappings() { shares_mappings_ = true; }
   Group group(int rank) {
-    Group group{
-        .id = 7, .rank = rank, .segment = segment_, .server = servers_[static_cast<std::size_t>(rank)]};
+    Group group{.id = 7,
+                .rank = rank,
+                .segment = segment_,
+                .server = servers_[static_cast<std::size_t>(rank)],
+                .memory = memories_[static_cast<std::size_t>(rank)]};
     std::vector<int> locals;
     for (int other = 0; other < world_; ++other) {
       group.members.push_back({.host = "here",
@@ -37,7 +47,13 @@ class ThreadWorld {
                                .local = other});
       locals.push_back(other);
     }
-    const auto transport = std::make_shared<ShmTransport>(segment_, rank, locals, no_regions());
+    RegionAccess regions = regions_of(group);
+    if (shares_mappings_) {
+      regions.of_peers = [all = memories_](int local, std::uint64_t region) {
+        return all[static_cast<std::size_t>(local)]->own(region);
+      };
+    }
+    const auto transport = std::make_shared<ShmTransport>(segment_, rank, locals, std::move(regions));
     for (int other = 0; other < world_; ++other) group.links.push_back(other == rank ? nullptr : transport);
     return group;
   }
@@ -60,6 +76,8 @@ class ThreadWorld {
   CommunicatorOptions options_;
   std::shared_ptr<HostSegment> segment_;
   std::vector<std::shared_ptr<DescriptorServer>> servers_;
+  std::vector<std::shared_ptr<RegisteredMemory>> memories_;
+  bool shares_mappings_ = false;
 };
 
 }  // namespace diji::collective
