@@ -133,7 +133,7 @@ Result<void> link_ranks(Group& group, const std::vector<Words>& ranks,
   std::shared_ptr<TcpTransport> tcp;
   const bool spans = only_tcp || hosts.size() > 1;
   if (spans) {
-    tcp = TRY(TcpTransport::create(TRY(connect_links(options, listener, addresses)),
+    tcp = TRY(TcpTransport::create(socket_streams(TRY(connect_links(options, listener, addresses))),
                                    {.payload_crc = payload_crc, .names = std::move(names)}));
     group.fragment_bytes = tcp->fragment_bytes();
     for (const auto& [key, count] : hosts) {
@@ -218,7 +218,7 @@ Result<Group> join(const Identity& identity) {
   const auto leader = std::ranges::find(group.members, 0, &Member::local);
   const bool leads = leader - group.members.begin() == identity.rank;
   TRY(share_segment(group, leads, leader->server, deadline_us));
-  group.watcher = std::make_shared<Watcher>();
+  group.watcher = std::make_shared<ProcessWatcher>();
   TRY(link_ranks(group, ranks, hosts, listener, {identity.rank, all.id, identity.token, deadline_us},
                  payload_crc));
   return group;

@@ -99,8 +99,7 @@ Result<std::unique_ptr<Communicator>> Communicator::create(Group group, Communic
 Result<void> Communicator::start() {
   if (!options_.warn) options_.warn = [](const std::string& text) { diji::warn("{}", text); };
   forks_ = forks_of_this_process();
-  patience_ =
-      patience_for(group_.segment->shape().ranks, options_.cores > 0 ? options_.cores : usable_cores());
+  patience_ = options_.patience.value_or(patience_for(group_.segment->shape().ranks, usable_cores()));
   fragment_bytes_ = group_.segment->shape().fragment_bytes;
   for (const auto& link : group_.links) {
     links_.push_back(link.get());
@@ -120,12 +119,13 @@ Result<void> Communicator::start() {
   Board& own = own_board();
   own.pid.store(getpid(), std::memory_order_relaxed);
   own.rank.store(group_.rank, std::memory_order_relaxed);
-  own.heartbeat_us.store(now_us(), std::memory_order_relaxed);
+  own.heartbeat_us.store(options_.clock.now_us(), std::memory_order_relaxed);
   own.state.store(Board::kPresent, std::memory_order_release);
   if (!group_.watcher) return {};
   heartbeat_ = group_.watcher->beat([segment = group_.segment, memory = group_.memory,
-                                     local = group_.members[static_cast<std::size_t>(rank())].local] {
-    segment->board(local).heartbeat_us.store(now_us(), std::memory_order_relaxed);
+                                     local = group_.members[static_cast<std::size_t>(rank())].local,
+                                     clock = options_.clock] {
+    segment->board(local).heartbeat_us.store(clock.now_us(), std::memory_order_relaxed);
     if (memory) memory->drop_freed();
   });
   for (int other = 0; other < world(); ++other) {
@@ -256,7 +256,7 @@ Result<void> Communicator::exchange(std::span<const Call> calls) {
                               .root = calls.front().peer,
                               .count = calls.front().count,
                               .signature = tags.front().signature,
-                              .begin_us = coarse_now_us()});
+                              .begin_us = options_.clock.coarse_now_us()});
   return finish(point_to_point_, calls.front());
 }
 
@@ -307,7 +307,7 @@ Result<void> Communicator::execute(const ReadyCall& ready, const Call& call) {
                               .root = has_root(call.operation) ? call.root : -1,
                               .count = call.count,
                               .signature = tag.signature,
-                              .begin_us = coarse_now_us()});
+                              .begin_us = options_.clock.coarse_now_us()});
   ++sequence_;
   execution_.start(*ready.plan, ready.regions, ready.arithmetic, tag, links_, fragment_bytes_);
   return finish(execution_, call);
@@ -327,7 +327,7 @@ Result<void> Communicator::finish(Progress& execution, const Call& call) {
     if (*moved) continue;
     TRY(wait(execution, call));
   }
-  own_board().recorder.end(coarse_now_us());
+  own_board().recorder.end(options_.clock.coarse_now_us());
   publish_end();
   return {};
 }
@@ -339,7 +339,7 @@ Result<void> Communicator::wait(Progress& execution, const Call& call) {
     if (look < patience_.spins) {
       relax();
     } else {
-      std::this_thread::yield();
+      options_.clock.yield();
     }
     const Result<bool> moved = execution.advance();
     if (!moved || *moved || execution.done()) return {};  // an error shows again in the caller's advance
@@ -348,7 +348,7 @@ Result<void> Communicator::wait(Progress& execution, const Call& call) {
   constexpr std::int64_t kSuspendedUs = 1'000'000;
   Doorbell& bell = own_board().doorbell;
   FlightRecorder& recorder = own_board().recorder;
-  std::int64_t before_us = now_us();
+  std::int64_t before_us = options_.clock.now_us();
   if (began_us_ == 0) {
     began_us_ = before_us;
     deadline_us_ = before_us + (call.timeout_us >= 0 ? call.timeout_us : options_.timeout_us);
@@ -372,7 +372,7 @@ Result<void> Communicator::wait(Progress& execution, const Call& call) {
     }
     sleep(bell, announced, std::min(kSleepUs, deadline_us_ - before_us));
     recorder.waits_for(-1);  // whoever is stuck from here on waits for nobody
-    const std::int64_t after_us = now_us();
+    const std::int64_t after_us = options_.clock.now_us();
     // Whoever was stopped himself must not call the others late.
     if (after_us - before_us > kSuspendedUs) deadline_us_ += after_us - before_us;
     before_us = after_us;
@@ -388,14 +388,14 @@ Result<void> Communicator::pump() {
 }
 
 void Communicator::sleep(Doorbell& bell, std::uint32_t announced, std::int64_t longest_us) {
-  if (!polls_) return bell.sleep(announced, longest_us);
+  if (!polls_) return options_.clock.sleep(bell, announced, longest_us);
   // Nobody rings a doorbell and writes to a socket at once: where both may wake, the sleep is short.
   constexpr std::int64_t kShortUs = 1'000;
   if (has_neighbours_) bell.withdraw();
   descriptors_.clear();
   for (const Transport* transport : transports_) transport->poll_descriptors(descriptors_);
   const std::int64_t most_us = has_neighbours_ ? std::min(kShortUs, longest_us) : longest_us;
-  poll(descriptors_.data(), descriptors_.size(), static_cast<int>(std::max<std::int64_t>(most_us / 1000, 1)));
+  options_.clock.poll(descriptors_, most_us);
 }
 
 Result<void> Communicator::look_around(Progress& execution, const Call& call, std::int64_t waited_us) {
@@ -463,7 +463,8 @@ int Communicator::cause(int peer) const {
 
 bool Communicator::is_silent(int rank) const {
   constexpr std::int64_t kSilentUs = 4 * Watcher::kHeartbeatUs;
-  return group_.watcher && now_us() - board(rank).heartbeat_us.load(std::memory_order_relaxed) > kSilentUs;
+  return group_.watcher &&
+         options_.clock.now_us() - board(rank).heartbeat_us.load(std::memory_order_relaxed) > kSilentUs;
 }
 
 // Alive and elsewhere, stopped, or not there yet: what the peer's board says.
@@ -476,7 +477,8 @@ Error Communicator::late(const Progress& execution, const Call& call, std::int64
   std::string state;
   const auto last = latest_call_of(peer);
   if (is_here(peer) && is_silent(peer)) {
-    const std::int64_t silent_us = now_us() - board(peer).heartbeat_us.load(std::memory_order_relaxed);
+    const std::int64_t silent_us =
+        options_.clock.now_us() - board(peer).heartbeat_us.load(std::memory_order_relaxed);
     state = fmt::format("shows no sign of life for {:.1f} s (stopped, or its host is)",
                         static_cast<double>(silent_us) / 1e6);
   } else if (!last) {
@@ -507,9 +509,10 @@ Error Communicator::first_failure(const Error& error) {
   report_failure(*group_.segment, error, heard != all.end() ? heard->reporter : rank());
   // Whoever is writing it may die of it.
   constexpr std::int64_t kWritingUs = 100'000;
-  std::int64_t until_us = now_us() + kWritingUs;
+  std::int64_t until_us = options_.clock.now_us() + kWritingUs;
   std::optional<Error> written;
-  while (!(written = reported_failure(*group_.segment)) && now_us() < until_us) std::this_thread::yield();
+  while (!(written = reported_failure(*group_.segment)) && options_.clock.now_us() < until_us)
+    options_.clock.yield();
   if (!polls_) return written ? *written : error;
   all.push_back({written ? *written : error, written ? group_.segment->first_failure().reporter : rank()});
   // Whoever tells of the difference may wait for this rank's call; a neighbour's word ended it before that.
@@ -518,15 +521,16 @@ Error Communicator::first_failure(const Error& error) {
   for (Transport* transport : transports_) transport->broadcast_abort(all.back());
   // A rank that is not in a call speaks later; it hears what the others said then.
   constexpr std::int64_t kSettleUs = 50'000;
-  until_us = now_us() + kSettleUs;
+  constexpr std::int64_t kLookAgainUs = 1'000;
+  until_us = options_.clock.now_us() + kSettleUs;
   bool complete = false;
-  while (!complete && now_us() < until_us) {
+  while (!complete && options_.clock.now_us() < until_us) {
     complete = true;
     for (Transport* transport : transports_) complete &= transport->hear_aborts(all);
     if (complete) break;
     descriptors_.clear();
     for (const Transport* transport : transports_) transport->poll_descriptors(descriptors_);
-    poll(descriptors_.data(), descriptors_.size(), 1);
+    options_.clock.poll(descriptors_, kLookAgainUs);
   }
   return std::ranges::min_element(all, {}, &Abort::reporter)->error;
 }
@@ -552,7 +556,7 @@ std::unexpected<Error> Communicator::failed(Error error, const Call& call) {
   }
   first.op = std::string(name_of(call.operation));
   first.peer.sequence = sequence;
-  first.peer.elapsed_s = began_us_ == 0 ? 0 : static_cast<double>(now_us() - began_us_) / 1e6;
+  first.peer.elapsed_s = began_us_ == 0 ? 0 : static_cast<double>(options_.clock.now_us() - began_us_) / 1e6;
   first.message =
       fmt::format("rank {}: {} #{}: {}", rank(), name_of(call.operation), sequence, first.message);
   failure_ = first;

@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "collective/call.h"
 #include "collective/choose.h"
+#include "collective/clock.h"
 #include "collective/descriptor_server.h"
 #include "collective/host_segment.h"
 #include "collective/liveness.h"
@@ -60,13 +61,14 @@ RegionAccess regions_of(const Group& group);
 
 struct CommunicatorOptions {
   std::int64_t timeout_us = 120'000'000;  ///< of every call that names none
-  int cores = 0;                          ///< 0: usable_cores()
+  std::optional<Patience> patience;       ///< default: as the ranks and cores of this host allow
   /// A rank that waits so long says so once, naming whom it waits for.
   std::int64_t warning_us = 5'000'000;
   std::function<void(const std::string&)> warn;  ///< default: the log
   /// Called once, with the error that ended the communicator, by the thread whose call met it, before that
   /// call returns it. It must not call the communicator, except for abort().
   std::function<void(const Error&)> on_failure;
+  Clock clock;
 };
 
 /// For on_failure: says it on standard error and ends the process with the error's exit code, as

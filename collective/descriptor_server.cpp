@@ -1,8 +1,8 @@
 // SCM_RIGHTS over an abstract socket: nothing in the file system to guess, to clean up or to race for.
 #include "collective/descriptor_server.h"
 
+#include "collective/clock.h"
 #include "collective/forks.h"
-#include "collective/liveness.h"
 
 #include <poll.h>
 #include <sys/eventfd.h>

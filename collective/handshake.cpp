@@ -1,7 +1,7 @@
 // send, recv and getrandom with their loops.
 #include "collective/handshake.h"
 
-#include "collective/liveness.h"
+#include "collective/clock.h"
 
 #include <poll.h>
 #include <sys/random.h>

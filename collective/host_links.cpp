@@ -2,7 +2,7 @@
 // u32, to u32. answer: proof of the same. All of fixed length, so nothing is believed before it is proved.
 #include "collective/host_links.h"
 
-#include "collective/liveness.h"
+#include "collective/clock.h"
 #include "collective/socket_address.h"
 
 #include <poll.h>

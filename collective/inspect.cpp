@@ -2,6 +2,7 @@
 #include "collective/inspect.h"
 
 #include "collective/call.h"
+#include "collective/clock.h"
 #include "collective/liveness.h"
 
 #include <fcntl.h>

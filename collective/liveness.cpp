@@ -1,6 +1,7 @@
 // The watcher's thread and the first failure of a segment.
 #include "collective/liveness.h"
 
+#include "collective/clock.h"
 #include "collective/forks.h"
 
 #include <fcntl.h>
@@ -11,27 +12,13 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <chrono>
 #include <cstring>
-#include <ctime>
 #include <mutex>
 #include <thread>
 
 namespace diji::collective {
 
-std::int64_t now_us() {
-  return std::chrono::duration_cast<std::chrono::microseconds>(
-             std::chrono::steady_clock::now().time_since_epoch())
-      .count();
-}
-
-std::int64_t coarse_now_us() {
-  timespec now{};
-  clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
-  return std::int64_t{now.tv_sec} * 1'000'000 + now.tv_nsec / 1'000;
-}
-
-struct Watcher::State {
+struct ProcessWatcher::State {
   struct Watched {
     int descriptor = -1;
     std::function<void()> died;
@@ -105,12 +92,12 @@ struct Watcher::State {
   }
 };
 
-Watcher::Watcher() : state_(std::make_shared<State>()) {
+ProcessWatcher::ProcessWatcher() : state_(std::make_shared<State>()) {
   state_->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   std::thread([state = state_] { state->run(); }).detach();
 }
 
-Watcher::~Watcher() {
+ProcessWatcher::~ProcessWatcher() {
   // A child has no such thread, and may have its mutex in the state in which the thread held it.
   if (state_->forks != forks_of_this_process()) return;
   {
@@ -120,7 +107,7 @@ Watcher::~Watcher() {
   state_->notify();
 }
 
-Result<void> Watcher::watch(int pid, std::function<void()> died) {
+Result<void> ProcessWatcher::watch(int pid, std::function<void()> died) {
   const int descriptor = static_cast<int>(syscall(SYS_pidfd_open, pid, 0));
   if (descriptor < 0) {
     auto error = fail(errno == ESRCH ? ErrorCode::peer_lost : ErrorCode::io,
@@ -137,7 +124,7 @@ Result<void> Watcher::watch(int pid, std::function<void()> died) {
   return {};
 }
 
-std::shared_ptr<void> Watcher::beat(std::function<void()> heartbeat) {
+std::shared_ptr<void> ProcessWatcher::beat(std::function<void()> heartbeat) {
   auto handle = std::make_shared<std::function<void()>>(std::move(heartbeat));
   const std::lock_guard lock(state_->mutex);
   state_->heartbeats.push_back(handle);

@@ -12,27 +12,30 @@
 
 namespace diji::collective {
 
-/// Microseconds of the monotonic clock, the same for all processes of a host.
-std::int64_t now_us();
-/// The same clock at its last tick, some milliseconds ago at most: costs next to nothing.
-std::int64_t coarse_now_us();
-
-/// Watches processes of this host through their pidfds and shows this one's heartbeat, from one thread that
-/// sleeps in poll. Only the kernel says that a process is dead: a closed socket does not (a forked child
-/// keeps it open), nor does silence (a stopped process is alive).
+/// Watches processes of this host and shows this one's heartbeat.
 class Watcher {
  public:
-  Watcher();
-  ~Watcher();
+  Watcher() = default;
+  virtual ~Watcher() = default;
   Watcher(const Watcher&) = delete;
   Watcher& operator=(const Watcher&) = delete;
 
   /// Calls `died` once, from the watcher's thread, when the process has ended. Errors: peer_lost when it
   /// already has, io where it cannot be watched.
-  Result<void> watch(int pid, std::function<void()> died);
+  virtual Result<void> watch(int pid, std::function<void()> died) = 0;
   /// Called about every kHeartbeatUs, from the watcher's thread, until the returned handle is gone.
-  std::shared_ptr<void> beat(std::function<void()> heartbeat);
+  virtual std::shared_ptr<void> beat(std::function<void()> heartbeat) = 0;
   static constexpr std::int64_t kHeartbeatUs = 500'000;
+};
+
+/// Through their pidfds, from one thread that sleeps in poll. Only the kernel says that a process is dead: a
+/// closed socket does not (a forked child keeps it open), nor does silence (a stopped process is alive).
+class ProcessWatcher final : public Watcher {
+ public:
+  ProcessWatcher();
+  ~ProcessWatcher() override;
+  Result<void> watch(int pid, std::function<void()> died) override;
+  std::shared_ptr<void> beat(std::function<void()> heartbeat) override;
 
   struct State;
 

@@ -70,14 +70,15 @@ std::optional<Communicator::Disagreement> Communicator::disagreement() const {
 void Communicator::compare(const Disagreement& disagreement) {
   if (!polls_ || is_here(disagreement.peer)) return;
   constexpr std::int64_t kAnswerUs = 500'000;
+  constexpr std::int64_t kLookAgainUs = 1'000;
   const auto mine = own_call(own_board().recorder, disagreement.number);
   const auto latest = mine ? mine : own_board().recorder.latest();
   if (latest) publish(*latest);
-  const std::int64_t until_us = now_us() + kAnswerUs;
-  while (!call_of(disagreement.peer, disagreement.number) && now_us() < until_us) {
+  const std::int64_t until_us = options_.clock.now_us() + kAnswerUs;
+  while (!call_of(disagreement.peer, disagreement.number) && options_.clock.now_us() < until_us) {
     descriptors_.clear();
     for (const Transport* transport : transports_) transport->poll_descriptors(descriptors_);
-    poll(descriptors_.data(), descriptors_.size(), 1);
+    options_.clock.poll(descriptors_, kLookAgainUs);
     // What others say meanwhile, failed() hears too.
     static_cast<void>(pump());
   }

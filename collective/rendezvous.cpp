@@ -3,8 +3,8 @@
 
 #include "base/log.h"
 #include "base/reader.h"
+#include "collective/clock.h"
 #include "collective/handshake.h"
-#include "collective/liveness.h"
 #include "collective/socket_address.h"
 
 #include <fcntl.h>

@@ -1,7 +1,7 @@
 // getaddrinfo and the three calls after it.
 #include "collective/socket_address.h"
 
-#include "collective/liveness.h"
+#include "collective/clock.h"
 
 #include <arpa/inet.h>
 #include <ifaddrs.h>

@@ -1,14 +1,8 @@
-// sendmsg and recv, neither of which ever waits.
+// Frames to bytes and back; nothing here ever waits.
 #include "collective/tcp_link.h"
 
-#include "collective/socket_address.h"
-
 #include <fcntl.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <sys/mman.h>
-#include <sys/socket.h>
-#include <sys/uio.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -25,22 +19,6 @@ constexpr std::array<std::byte, FrameHeader::kBytes> kZeros{};
 
 std::size_t bytes_of_frame(std::size_t payload) {
   return FrameHeader::kBytes + payload + padding_of(payload);
-}
-
-// A dead host answers nothing: three unanswered probes, a second apart, end an idle link, and a link over
-// which a rank waits is idle. TCP_USER_TIMEOUT stays unset: it replaces the number of probes, and it counts a
-// window that stays shut like silence, so that a peer that computes and does not read would be cut off
-// though its host answers every probe. While data is on its way there are no keepalive probes: end_if_silent
-// asks the kernel for what it repeats in vain.
-void set_options(int socket) {
-  const auto set = [socket](int level, int name, int value) {  // no error of a socket that is not TCP matters
-    setsockopt(socket, level, name, &value, sizeof value);
-  };
-  set(IPPROTO_TCP, TCP_NODELAY, 1);
-  set(SOL_SOCKET, SO_KEEPALIVE, 1);
-  set(IPPROTO_TCP, TCP_KEEPIDLE, 1);
-  set(IPPROTO_TCP, TCP_KEEPINTVL, 1);
-  set(IPPROTO_TCP, TCP_KEEPCNT, 3);
 }
 
 }  // namespace
@@ -86,29 +64,23 @@ ByteRing& ByteRing::operator=(ByteRing&& other) noexcept {
   return *this;
 }
 
-Result<std::unique_ptr<TcpLink>> TcpLink::create(int socket, int peer, std::string peer_name,
-                                                 std::int64_t fragment_bytes) {
+Result<std::unique_ptr<TcpLink>> TcpLink::create(std::unique_ptr<Stream> stream, int peer,
+                                                 std::string peer_name, std::int64_t fragment_bytes) {
   // One fragment is read while the next one comes.
   const std::size_t least = 2 * bytes_of_frame(static_cast<std::size_t>(fragment_bytes));
-  auto ring = ByteRing::create(least);
-  if (!ring) {
-    close(socket);
-    return std::unexpected(std::move(ring).error());
-  }
-  set_options(socket);
+  ByteRing ring = TRY(ByteRing::create(least));
   return std::unique_ptr<TcpLink>(
-      new TcpLink(socket, peer, std::move(peer_name), fragment_bytes, std::move(*ring)));
+      new TcpLink(std::move(stream), peer, std::move(peer_name), fragment_bytes, std::move(ring)));
 }
 
-TcpLink::TcpLink(int socket, int peer, std::string peer_name, std::int64_t fragment_bytes, ByteRing ring)
-    : socket_(socket),
+TcpLink::TcpLink(std::unique_ptr<Stream> stream, int peer, std::string peer_name, std::int64_t fragment_bytes,
+                 ByteRing ring)
+    : stream_(std::move(stream)),
       peer_(peer),
       peer_name_(std::move(peer_name)),
       fragment_bytes_(fragment_bytes),
-      name_(fmt::format("{} - {}", own_address_of(socket), peer_address_of(socket))),
+      name_(stream_->name()),
       ring_(std::move(ring)) {}
-
-TcpLink::~TcpLink() { close(socket_); }
 
 bool TcpLink::has_queued(Ticket ticket) const {
   return std::ranges::find(queue_, ticket, &Outgoing::ticket) != queue_.end();
@@ -132,18 +104,12 @@ void TcpLink::flush(std::vector<Ticket>& written) {
         whole += part.size() - skipped;
       }
     }
-    msghdr message{};
-    message.msg_iov = parts.data();
-    message.msg_iovlen = count;
-    const ssize_t n = sendmsg(socket_, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
-    if (n < 0) {
-      if (errno == EINTR) continue;
-      if (errno == EAGAIN || errno == EWOULDBLOCK) return;
-      const int reason = errno;
+    const Result<std::size_t> sent = stream_->send(std::span(parts).first(count));
+    if (!sent) {
       fill();  // what the peer said before it went may be why
-      return end(std::strerror(reason));
+      return end(sent.error().message);
     }
-    if (written_off(static_cast<std::size_t>(n), written) < whole) return;
+    if (*sent == 0 || written_off(*sent, written) < whole) return;
   }
 }
 
@@ -174,30 +140,20 @@ void TcpLink::abandon() {
 void TcpLink::fill() {
   while (!has_ended_ && !failure_ && has_space()) {
     const std::size_t space = ring_.size() - (filled_ - consumed_);
-    const ssize_t n = recv(socket_, ring_.at(filled_), space, MSG_DONTWAIT);
-    if (n > 0) {
-      filled_ += static_cast<std::uint64_t>(n);
-      parse();
-      if (static_cast<std::size_t>(n) < space) return;  // that was all; a look at nothing costs a system call
-    } else if (n == 0) {
-      return end("closed the connection");
-    } else if (errno != EINTR) {
-      if (errno != EAGAIN && errno != EWOULDBLOCK) end(std::strerror(errno));
-      return;
-    }
+    const Result<std::size_t> came = stream_->receive({ring_.at(filled_), space});
+    if (!came) return end(came.error().message);
+    if (*came == 0) return;
+    filled_ += *came;
+    parse();
+    if (*came < space) return;  // that was all; a look at nothing costs a system call
   }
 }
 
 void TcpLink::end_if_silent() {
-  // By then data was repeated four times, at 0.2, 0.6, 1.4 and 3 s (RFC 6298); two more may be lost on the
-  // way.
-  constexpr int kRepeats = 2;
-  tcp_info info{};
-  socklen_t length = sizeof info;
-  if (has_ended_ || getsockopt(socket_, IPPROTO_TCP, TCP_INFO, &info, &length) != 0) return;  // no TCP
-  const bool asked = info.tcpi_retransmits >= kRepeats || info.tcpi_probes > kRepeats;
-  if (asked && info.tcpi_last_ack_recv >= kSilentMs)
-    end(fmt::format("its host has answered nothing for {:.1f} s", info.tcpi_last_ack_recv / 1e3));
+  if (has_ended_) return;
+  const std::int64_t silent_ms = stream_->silent_ms();
+  if (silent_ms >= kSilentMs)
+    end(fmt::format("its host has answered nothing for {:.1f} s", static_cast<double>(silent_ms) / 1e3));
 }
 
 void TcpLink::parse() {

@@ -1,8 +1,9 @@
-// One connected stream socket: frames that wait to be written, and a ring of bytes that came, in which
-// payloads are read.
+// One connected stream: frames that wait to be written, and a ring of bytes that came, in which payloads are
+// read.
 #pragma once
 
 #include "collective/frame.h"
+#include "collective/stream.h"
 
 #include <deque>
 #include <memory>
@@ -33,12 +34,9 @@ class ByteRing {
 
 class TcpLink {
  public:
-  /// Takes the socket. Errors of the link begin with `peer_name`. Errors: out_of_memory.
-  static Result<std::unique_ptr<TcpLink>> create(int socket, int peer, std::string peer_name,
-                                                 std::int64_t fragment_bytes);
-  ~TcpLink();
-  TcpLink(const TcpLink&) = delete;
-  TcpLink& operator=(const TcpLink&) = delete;
+  /// Errors of the link begin with `peer_name`. Errors: out_of_memory.
+  static Result<std::unique_ptr<TcpLink>> create(std::unique_ptr<Stream> stream, int peer,
+                                                 std::string peer_name, std::int64_t fragment_bytes);
 
   struct Outgoing {
     FrameHeader::Wire header{};
@@ -77,7 +75,7 @@ class TcpLink {
   bool has_left() const { return has_left_; }  ///< said goodbye; what it sent before may be read
   bool has_ended() const { return has_ended_; }
   Error left_error() const;
-  int socket() const { return socket_; }
+  Stream& stream() const { return *stream_; }
 
  private:
   struct Frame {
@@ -87,18 +85,19 @@ class TcpLink {
   };
   static constexpr std::size_t kQueuedFrames = 16;
 
-  TcpLink(int socket, int peer, std::string peer_name, std::int64_t fragment_bytes, ByteRing ring);
+  TcpLink(std::unique_ptr<Stream> stream, int peer, std::string peer_name, std::int64_t fragment_bytes,
+          ByteRing ring);
   void parse();
   Result<void> take(const FrameHeader& header, std::span<const std::byte> payload);
   void end(std::string_view why);
   void corrupted(const Error& why);
   std::size_t written_off(std::size_t bytes, std::vector<Ticket>& written);
 
-  int socket_;
+  std::unique_ptr<Stream> stream_;
   int peer_;
   std::string peer_name_;
   std::int64_t fragment_bytes_;
-  std::string name_;  ///< "10.0.0.1:4000 - 10.0.0.2:5000"
+  std::string name_;
   std::deque<Outgoing> queue_;
   std::size_t front_written_ = 0;  ///< of header, payload and padding of the first
   ByteRing ring_;

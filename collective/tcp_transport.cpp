@@ -3,42 +3,28 @@
 
 #include "base/check.h"
 #include "collective/forks.h"
-#include "collective/liveness.h"
 
 #include <poll.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <array>
 
 namespace diji::collective {
 
 TcpTransport::TcpTransport(TcpOptions options)
     : options_(std::move(options)), forks_(forks_of_this_process()) {}
 
-Result<std::shared_ptr<TcpTransport>> TcpTransport::create(std::vector<int> sockets, TcpOptions options) {
+Result<std::shared_ptr<TcpTransport>> TcpTransport::create(std::vector<std::unique_ptr<Stream>> streams,
+                                                           TcpOptions options) {
   std::shared_ptr<TcpTransport> transport(new TcpTransport(std::move(options)));
-  transport->links_.resize(sockets.size());
-  transport->heard_.assign(sockets.size(), 0);
-  std::optional<Error> problem;
-  for (std::size_t rank = 0; rank < sockets.size(); ++rank) {
-    if (sockets[rank] < 0) continue;
-    if (problem) {
-      close(sockets[rank]);
-      continue;
-    }
+  transport->links_.resize(streams.size());
+  transport->heard_.assign(streams.size(), 0);
+  for (std::size_t rank = 0; rank < streams.size(); ++rank) {
+    if (!streams[rank]) continue;
     const auto& names = transport->options_.names;
-    auto link = TcpLink::create(sockets[rank], static_cast<int>(rank),
-                                names.empty() ? fmt::format("rank {}", rank) : names[rank],
-                                transport->options_.fragment_bytes);
-    if (link) {
-      transport->links_[rank] = std::move(*link);
-    } else {
-      problem = link.error();
-    }
+    transport->links_[rank] = TRY(TcpLink::create(std::move(streams[rank]), static_cast<int>(rank),
+                                                  names.empty() ? fmt::format("rank {}", rank) : names[rank],
+                                                  transport->options_.fragment_bytes));
   }
-  if (problem) return std::unexpected(*problem);
   return transport;
 }
 
@@ -47,7 +33,8 @@ TcpTransport::~TcpTransport() {
   // All that was sent is with the kernel when a call ends; only a call that failed leaves the rest of a
   // frame.
   constexpr std::int64_t kLeaveUs = 200'000;
-  const std::int64_t until_us = now_us() + kLeaveUs;
+  constexpr std::int64_t kLookAgainUs = 10'000;
+  const std::int64_t until_us = options_.clock.now_us() + kLeaveUs;
   FrameHeader goodbye;
   goodbye.kind = FrameHeader::Kind::goodbye;
   for (const auto& link : links_) {
@@ -58,20 +45,15 @@ TcpTransport::~TcpTransport() {
     for (const auto& link : links_) {
       if (!link) continue;
       link->flush(written_);
-      if (link->has_queued() && !link->has_ended()) unwritten.push_back({link->socket(), POLLOUT, 0});
+      if (link->has_queued() && !link->has_ended()) {
+        unwritten.push_back({link->stream().descriptor(), POLLOUT, 0});
+      }
     }
-    if (unwritten.empty() || now_us() >= until_us) break;
-    poll(unwritten.data(), unwritten.size(), 10);
+    if (unwritten.empty() || options_.clock.now_us() >= until_us) break;
+    options_.clock.poll(unwritten, kLookAgainUs);
   }
-  // Closing a socket with bytes unread resets the connection, and what is on its way may be lost with it.
-  constexpr int kDrained = 64;  // buffers: a peer that goes on sending is cut off
-  std::array<std::byte, 16 << 10> nowhere;
   for (const auto& link : links_) {
-    if (!link) continue;
-    shutdown(link->socket(), SHUT_WR);
-    for (int i = 0; i < kDrained; ++i) {
-      if (recv(link->socket(), nowhere.data(), nowhere.size(), MSG_DONTWAIT) <= 0) break;
-    }
+    if (link) link->stream().finish();
   }
 }
 
@@ -161,7 +143,7 @@ Result<void> TcpTransport::release(int rank) {
 
 Result<void> TcpTransport::pump() {
   constexpr std::int64_t kLookUs = 250'000;
-  const std::int64_t us = coarse_now_us();
+  const std::int64_t us = options_.clock.coarse_now_us();
   const bool looks = us - looked_us_ >= kLookUs;
   if (looks) looked_us_ = us;
   for (const auto& link : links_) {
@@ -180,7 +162,9 @@ void TcpTransport::poll_descriptors(std::vector<pollfd>& descriptors) const {
     if (!link || link->has_ended()) continue;
     const bool reads = link->has_space() && !link->failure();
     const int events = (reads ? POLLIN : 0) | (link->has_queued() ? POLLOUT : 0);
-    if (events != 0) descriptors.push_back({link->socket(), static_cast<short>(events), 0});
+    if (events != 0) {
+      descriptors.push_back({link->stream().descriptor(), static_cast<short>(events), 0});
+    }
   }
 }
 

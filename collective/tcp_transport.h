@@ -1,6 +1,7 @@
-// Messages between ranks of different hosts, over connected stream sockets.
+// Messages between ranks of different hosts, over connected streams.
 #pragma once
 
+#include "collective/clock.h"
 #include "collective/tcp_link.h"
 #include "collective/transport.h"
 
@@ -15,14 +16,16 @@ struct TcpOptions {
   std::int64_t fragment_bytes = 256 << 10;
   bool payload_crc = true;         ///< headers always have one
   std::vector<std::string> names;  ///< of the ranks, for errors; empty: "rank 2"
+  Clock clock;
 };
 
 /// Payloads are written from where they lie: their ticket is free when the kernel has all of them. What a
 /// peer does to one link (its end without a goodbye, corruption, an abort) ends all of them.
 class TcpTransport final : public Transport {
  public:
-  /// `sockets[rank]`, or -1 where another transport leads there; takes them. Errors: out_of_memory.
-  static Result<std::shared_ptr<TcpTransport>> create(std::vector<int> sockets, TcpOptions options = {});
+  /// `streams[rank]`, null where another transport leads there. Errors: out_of_memory.
+  static Result<std::shared_ptr<TcpTransport>> create(std::vector<std::unique_ptr<Stream>> streams,
+                                                      TcpOptions options = {});
   /// Says goodbye, unless a fork stands between.
   ~TcpTransport() override;
 

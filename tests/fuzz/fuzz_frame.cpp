@@ -82,7 +82,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
 
   int ends[2] = {-1, -1};
   CHECK(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends) == 0, "a socket pair");
-  const auto link = diji::collective::TcpLink::create(ends[0], 1, "rank 1", kFragmentBytes).value();
+  const auto link =
+      diji::collective::TcpLink::create(diji::collective::socket_stream(ends[0]), 1, "rank 1", kFragmentBytes)
+          .value();
   std::size_t got = 0;
   // In two writes, so that frames are cut at any place.
   const std::size_t first = std::min<std::size_t>(data[0] * std::size_t{37}, stream.size());

@@ -63,7 +63,7 @@ class SocketWorld {
     const auto shm = std::make_shared<ShmTransport>(group.segment, locals[static_cast<std::size_t>(rank)],
                                                     locals, no_regions());
     const std::shared_ptr<Transport> tcp =
-        TcpTransport::create(sockets_[static_cast<std::size_t>(rank)], tcp_).value();
+        TcpTransport::create(socket_streams(sockets_[static_cast<std::size_t>(rank)]), tcp_).value();
     for (int other = 0; other < world(); ++other) {
       const bool near = locals[static_cast<std::size_t>(other)] >= 0;
       group.links.push_back(other == rank ? nullptr : near ? std::shared_ptr<Transport>(shm) : tcp);

@@ -1,0 +1,44 @@
+// Bytes in order between two ranks, sent and received without ever waiting.
+#pragma once
+
+#include "base/error.h"
+
+#include <sys/uio.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace diji::collective {
+
+/// One end; its destructor closes it.
+class Stream {
+ public:
+  Stream() = default;
+  virtual ~Stream() = default;
+  Stream(const Stream&) = delete;
+  Stream& operator=(const Stream&) = delete;
+
+  /// "10.0.0.1:4000 - 10.0.0.2:5000"
+  virtual std::string name() const = 0;
+  /// What Clock::poll waits for.
+  virtual int descriptor() const = 0;
+  /// Bytes of `parts`, from the first on, that were taken; 0: none go now. Errors: peer_lost, with the reason
+  /// alone.
+  virtual Result<std::size_t> send(std::span<const iovec> parts) = 0;
+  /// Bytes that came; 0: none now. Errors: peer_lost, with the reason alone, also at the end of the stream.
+  virtual Result<std::size_t> receive(std::span<std::byte> into) = 0;
+  /// For how long the other end's host has answered nothing though it was asked more than once; else 0.
+  virtual std::int64_t silent_ms() const = 0;
+  /// Says that nothing more will be sent, and reads what has come to nowhere.
+  virtual void finish() = 0;
+};
+
+/// Over connected sockets, which they take; null where there is none (-1).
+std::unique_ptr<Stream> socket_stream(int socket);
+std::vector<std::unique_ptr<Stream>> socket_streams(std::span<const int> sockets);
+
+}  // namespace diji::collective
