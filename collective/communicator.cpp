@@ -415,7 +415,7 @@ Result<void> Communicator::look_around(Progress& execution, const Call& call, st
     return error;
   }
   if (waited_us < kCompareUs) return {};
-  publish_slow_call();
+  publish_slow_call(waited_us);
   const auto own = own_board().recorder.latest();
   const auto theirs = own ? call_of(peer, own->sequence) : std::nullopt;
   const bool by_pair = is_point_to_point(call.operation) || (theirs && is_point_to_point(theirs->operation));
@@ -454,11 +454,26 @@ int Communicator::cause(int peer) const {
     if (is_here(last) && is_silent(last)) return last;
     const auto record = latest_call_of(last);
     if (!record || record->end_us != 0 || record->waits_for < 0) return last;
-    // Of another host's rank the word may be old: what it says of a call that is over here says nothing.
-    if (!is_here(last) && record->sequence + 1 != sequence_) return last;
     last = record->waits_for;
   }
   return peer;
+}
+
+// Between two sleeps a rank waits for nobody, be it that it looks again or that it is stuck: only the latter
+// lasts.
+int Communicator::settled_cause(int peer) const {
+  constexpr std::int64_t kAwakeUs = 60'000;  // a sleep, and what a busy machine may put between two
+  constexpr std::int64_t kLookAgainUs = 1'000;
+  const std::int64_t until_us = options_.clock.now_us() + kAwakeUs;
+  std::vector<pollfd> none;
+  int found = cause(peer);
+  while (is_here(found) && !is_silent(found) && options_.clock.now_us() < until_us) {
+    const auto record = latest_call_of(found);
+    if (!record || record->end_us != 0 || record->waits_for >= 0) break;
+    options_.clock.poll(none, kLookAgainUs);
+    found = cause(peer);
+  }
+  return found;
 }
 
 bool Communicator::is_silent(int rank) const {
@@ -469,7 +484,7 @@ bool Communicator::is_silent(int rank) const {
 
 // Alive and elsewhere, stopped, or not there yet: what the peer's board says.
 Error Communicator::late(const Progress& execution, const Call& call, std::int64_t waited_us) const {
-  const int peer = cause(std::max(execution.waits_for(), 0));
+  const int peer = settled_cause(std::max(execution.waits_for(), 0));
   Error error;
   error.code = ErrorCode::deadline;
   error.peer.rank = peer;

@@ -158,6 +158,7 @@ class Communicator {
   Error mismatch(const Disagreement& disagreement, const Call& call);
   Error late(const Progress& execution, const Call& call, std::int64_t waited_us) const;
   int cause(int peer) const;
+  int settled_cause(int peer) const;
   bool is_silent(int rank) const;
   bool is_here(int rank) const { return group_.members[static_cast<std::size_t>(rank)].local >= 0; }
   std::optional<CallRecord> call_of(int peer, std::uint32_t number) const;
@@ -165,7 +166,7 @@ class Communicator {
   std::optional<Disagreement> disagreement() const;
   void compare(const Disagreement& disagreement);
   void publish(const CallRecord& record);
-  void publish_slow_call();
+  void publish_slow_call(std::int64_t waited_us);
   void publish_end();
   std::string who(int rank) const;
   Board& board(int rank) const {
@@ -192,7 +193,9 @@ class Communicator {
   std::atomic<bool> busy_ = false;
   std::uint32_t forks_ = 0;
   bool warned_ = false;
-  bool published_ = false;  ///< peers of other hosts were told of the call
+  bool published_ = false;         ///< peers of other hosts were told of the call,
+  std::int64_t published_us_ = 0;  ///< when it had waited so long
+  int published_waits_for_ = -1;   ///< for this rank
   std::int64_t began_us_ =
       0;  ///< of the call, once it has waited: reading the clock costs as much as a short call
   std::int64_t deadline_us_ = 0;

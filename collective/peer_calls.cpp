@@ -41,11 +41,19 @@ void Communicator::publish(const CallRecord& record) {
   for (Transport* transport : transports_) transport->publish_call(record);
 }
 
-// Once in each call that takes long, and when it is over after all.
-void Communicator::publish_slow_call() {
-  if (!polls_ || published_) return;
+// In each call that takes long, again when it waits for another rank than it said, and when it is over after
+// all: what a rank said last is true, or on its way.
+void Communicator::publish_slow_call(std::int64_t waited_us) {
+  constexpr std::int64_t kAgainUs = 100'000;
+  if (!polls_) return;
+  const auto own = own_board().recorder.latest();
+  if (!own || own->waits_for < 0) return;  // it looks again
+  const bool changed = own->waits_for != published_waits_for_ && waited_us - published_us_ >= kAgainUs;
+  if (published_ && !changed) return;
   published_ = true;
-  if (const auto own = own_board().recorder.latest()) publish(*own);
+  published_us_ = waited_us;
+  published_waits_for_ = own->waits_for;
+  publish(*own);
 }
 
 void Communicator::publish_end() {

@@ -3,8 +3,10 @@
 
 #include "collective/socket_address.h"
 
+#include <linux/sockios.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -58,6 +60,14 @@ class SocketStream final : public Stream {
     if (getsockopt(socket_, IPPROTO_TCP, TCP_INFO, &info, &length) != 0) return 0;  // no TCP
     const bool asked = info.tcpi_retransmits >= kRepeats || info.tcpi_probes > kRepeats;
     return asked ? info.tcpi_last_ack_recv : 0;
+  }
+
+  bool is_delivered() const override {
+    tcp_info info{};
+    socklen_t length = sizeof info;
+    if (getsockopt(socket_, IPPROTO_TCP, TCP_INFO, &info, &length) != 0) return true;  // no TCP: at once
+    int unacknowledged = 0;
+    return ioctl(socket_, SIOCOUTQ, &unacknowledged) != 0 || unacknowledged == 0;
   }
 
   // Closing a socket with bytes unread resets the connection, and what is on its way may be lost with it.

@@ -33,6 +33,8 @@ class Stream {
   virtual Result<std::size_t> receive(std::span<std::byte> into) = 0;
   /// For how long the other end's host has answered nothing though it was asked more than once; else 0.
   virtual std::int64_t silent_ms() const = 0;
+  /// The other end's host has all that was taken. Nobody is told when that becomes so.
+  virtual bool is_delivered() const = 0;
   /// Says that nothing more will be sent, and reads what has come to nowhere.
   virtual void finish() = 0;
 };

@@ -86,6 +86,10 @@ bool TcpLink::has_queued(Ticket ticket) const {
   return std::ranges::find(queue_, ticket, &Outgoing::ticket) != queue_.end();
 }
 
+bool TcpLink::has_queued_data() const {
+  return std::ranges::any_of(queue_, [](const Outgoing& frame) { return frame.ticket != kFree; });
+}
+
 void TcpLink::flush(std::vector<Ticket>& written) {
   while (!queue_.empty() && !has_ended_) {
     std::array<iovec, 3 * kQueuedFrames + 6> parts;

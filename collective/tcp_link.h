@@ -48,6 +48,8 @@ class TcpLink {
   bool has_room() const { return queue_.size() < kQueuedFrames; }
   bool has_queued() const { return !queue_.empty(); }
   bool has_queued(Ticket ticket) const;
+  /// Not only what this rank tells of itself.
+  bool has_queued_data() const;
   /// Whether a frame that is no data may wait too: two at most do.
   bool has_room_for_words() const { return queue_.size() <= kQueuedFrames; }
   void push(Outgoing frame) { queue_.push_back(std::move(frame)); }
