@@ -329,6 +329,13 @@ std::vector<CallCase> call_cases(int world) {
 }
 
 std::optional<std::string> run_case(Communicator& communicator, const CallCase& c) {
+  const auto made = make_case(communicator, c);
+  if (made) return *made;
+  return fmt::format("rank {} of {}: {}: {}", communicator.rank(), communicator.world(), text_of(c),
+                     made.error().message);
+}
+
+Result<std::optional<std::string>> make_case(Communicator& communicator, const CallCase& c) {
   const int rank = communicator.rank();
   const int world = communicator.world();
   const Expectation e = expectation(c, rank, world);
@@ -373,9 +380,8 @@ std::optional<std::string> run_case(Communicator& communicator, const CallCase& 
       if (in_place) std::ranges::copy(input, output.begin());
       if (in_place) call.input = output.data();
   }
-  const Result<void> done = communicator.run(call);
+  TRY(communicator.run(call));
   const std::string name = fmt::format("rank {} of {}: {}: ", rank, world, text_of(c));
-  if (!done) return name + done.error().message;
   if (!in_place && !std::ranges::equal(input, given)) return name + "the input was written";
   if (std::any_of(output.begin() + static_cast<std::ptrdiff_t>(outputs * element), output.end(),
                   [](std::byte byte) { return byte != std::byte{0xa5}; })) {

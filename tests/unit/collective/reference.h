@@ -31,7 +31,9 @@ std::string text_of(const CallCase& call_case);
 std::vector<CallCase> call_cases(int world);
 
 /// Makes the call on this rank and compares. Nothing where all is right, else what is not. With `reals` the
-/// operands must be folded in rank order.
+/// operands must be folded in rank order. Errors: the call's.
+Result<std::optional<std::string>> make_case(Communicator& communicator, const CallCase& call_case);
+/// The same where an error is not right either.
 std::optional<std::string> run_case(Communicator& communicator, const CallCase& call_case);
 
 }  // namespace diji::collective
