@@ -1,6 +1,8 @@
 // DLPack describes both directions; strides other than row-major's cost a copy.
 #include "python/arrays.h"
 
+#include <nanobind/stl/string.h>
+
 #include <algorithm>
 #include <cstring>
 #include <optional>
@@ -63,13 +65,16 @@ std::unexpected<Error> unreadable(std::string_view what, nb::handle value) {
 }
 
 // NumPy lends a bfloat16 array neither through DLPack nor as a buffer, but its bits as integers.
-bool read(nb::handle value, nb::ndarray<nb::ro>& array, bool& is_bfloat16) {
+template <typename Array>
+bool read(nb::handle value, Array& array, bool& is_bfloat16) {
   if (nb::try_cast(value, array, false)) return true;
   is_bfloat16 = dtype_text(value) == "bfloat16" && nb::hasattr(value, "view");
   return is_bfloat16 && nb::try_cast(nb::object(value.attr("view")("uint16")), array, false);
 }
 
-bool is_row_major(const nb::ndarray<nb::ro>& array) {
+template <typename Array>
+bool is_row_major(const Array& array) {
+  if (array.size() == 0) return true;  // whatever its strides are
   std::int64_t stride = 1;
   for (std::size_t axis = array.ndim(); axis-- > 0;) {
     const auto size = static_cast<std::int64_t>(array.shape(axis));
@@ -77,6 +82,22 @@ bool is_row_major(const nb::ndarray<nb::ro>& array) {
     stride *= size;
   }
   return true;
+}
+
+template <typename Array>
+Result<DType> dtype_on_host(std::string_view what, nb::handle value, const Array& array, bool is_bfloat16) {
+  if (array.device_type() != nb::device::cpu::value) {
+    return fail(ErrorCode::mismatch, "{}: the array is not in the host's memory; copy it there first", what);
+  }
+  const auto dtype = is_bfloat16 ? DType::bf16 : dtype_of_dlpack(array.dtype());
+  if (dtype) return *dtype;
+  auto error = fail(ErrorCode::mismatch, "{}: diji has no dtype {}", what, dtype_text(value));
+  error.error().dtype = dtype_text(value);
+  return error;
+}
+
+bool is_aligned(const void* data, DType dtype) {
+  return reinterpret_cast<std::uintptr_t>(data) % static_cast<std::uintptr_t>(bytes_of(dtype)) == 0;
 }
 
 // One run of the last axis after the other, element by element.
@@ -107,29 +128,34 @@ Result<Input> input_of(std::string_view what, nb::handle value) {
   bool is_bfloat16 = false;
   if (!read(value, input.array, is_bfloat16)) return unreadable(what, value);
   const nb::ndarray<nb::ro>& array = input.array;
-  if (array.device_type() != nb::device::cpu::value) {
-    return fail(ErrorCode::mismatch, "{}: the array is not in the host's memory; copy it there first", what);
-  }
-  const auto dtype = is_bfloat16 ? DType::bf16 : dtype_of_dlpack(array.dtype());
-  if (!dtype) {
-    auto error = fail(ErrorCode::mismatch, "{}: diji has no dtype {}", what, dtype_text(value));
-    error.error().dtype = dtype_text(value);
-    return error;
-  }
+  const DType dtype = TRY(dtype_on_host(what, value, array, is_bfloat16));
   StaticShape shape;
   for (std::size_t axis = 0; axis < array.ndim(); ++axis)
     shape.push_back(static_cast<std::int64_t>(array.shape(axis)));
   const auto* data = static_cast<const std::byte*>(array.data());
-  const auto bytes = static_cast<std::size_t>(bytes_of(*dtype));
-  const bool aligned = reinterpret_cast<std::uintptr_t>(data) % bytes == 0;
-  if (aligned && is_row_major(array)) {
-    input.tensor = HostTensor::view(*dtype, std::move(shape), {data, array.size() * bytes}, nullptr);
+  const auto bytes = static_cast<std::size_t>(bytes_of(dtype));
+  if (is_aligned(data, dtype) && is_row_major(array)) {
+    input.tensor = HostTensor::view(dtype, std::move(shape), {data, array.size() * bytes}, nullptr);
     return input;
   }
-  input.tensor = TRY(HostTensor::allocate(*dtype, std::move(shape)));
+  input.tensor = TRY(HostTensor::allocate(dtype, std::move(shape)));
   std::byte* to = input.tensor.mutable_bytes().data();
   copy_strided(array, 0, data, bytes, to);
   return input;
+}
+
+Result<Output> output_of(std::string_view what, nb::handle value) {
+  Output output;
+  bool is_bfloat16 = false;
+  if (!read(value, output.array, is_bfloat16)) {
+    nb::ndarray<nb::ro> readable;
+    if (!read(value, readable, is_bfloat16)) return unreadable(what, value);
+    return fail(ErrorCode::mismatch, "{}: the array is read-only", what);
+  }
+  output.dtype = TRY(dtype_on_host(what, value, output.array, is_bfloat16));
+  if (!is_row_major(output.array) || !is_aligned(output.array.data(), output.dtype))
+    return fail(ErrorCode::mismatch, "{}: the array is not row-major, or not aligned", what);
+  return output;
 }
 
 Result<nb::object> array_of(HostTensor tensor, OutputForm form) {

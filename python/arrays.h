@@ -24,6 +24,16 @@ struct Input {
 /// (mismatch): no array, not on the host, a dtype that diji does not have.
 Result<Input> input_of(std::string_view what, nanobind::handle value);
 
+/// Memory of an array that is written to, and what keeps it.
+struct Output {
+  nanobind::ndarray<> array;
+  DType dtype = DType::f32;
+};
+
+/// Errors (mismatch), beginning with `what`: those of input_of; memory that is read-only, not row-major or
+/// not aligned.
+Result<Output> output_of(std::string_view what, nanobind::handle value);
+
 enum class OutputForm : std::uint8_t { numpy, dlpack };
 
 /// An array that takes over the tensor's memory, which must be its own. bfloat16 in NumPy is a dtype of the

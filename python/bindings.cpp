@@ -1,6 +1,8 @@
-// The module diji._diji: Session for Python. What users see of it is written in diji/__init__.py.
-#include "base/host_memory.h"
+// The module diji._diji: Session for Python, and in communicator.cpp Communicator. What users see of it is
+// written in diji/__init__.py.
 #include "python/arrays.h"
+#include "python/communicator.h"
+#include "python/raise.h"
 #include "runtime/op_library.h"
 #include "runtime/session.h"
 
@@ -29,35 +31,6 @@ struct Opened {
 struct Model {
   std::shared_ptr<Opened> opened;  ///< null: closed
 };
-
-nb::object or_none(const std::string& text) {
-  return text.empty() ? nb::none() : nb::object(nb::str(text.c_str()));
-}
-nb::object or_none(std::int64_t value) { return value < 0 ? nb::none() : nb::object(nb::int_(value)); }
-
-/// Sets the exception of diji.errors that fits. The null object that comes back is what nanobind takes for
-/// "an exception is set".
-nb::object raise(const Error& error) {
-  const auto dtype = parse_dtype(error.dtype);
-  const nb::object made = nb::module_::import_("diji.errors")
-                              .attr("make")(std::string(name_of(error.code)), error.message,
-                                            or_none(error.file), or_none(error.offset), or_none(error.op),
-                                            or_none(dtype ? numpy_name(*dtype) : error.dtype),
-                                            or_none(error.shape), or_none(error.bytes), or_none(error.pool));
-  PyErr_SetObject(made.type().ptr(), made.ptr());
-  return {};
-}
-
-nb::object raise(ErrorCode code, std::string_view message) {
-  return raise(fail(code, "{}", message).error());
-}
-
-/// What may take long, beside other threads of Python. Memory that runs out inside is an error like others.
-template <typename Body>
-auto without_gil(Body&& body) -> decltype(body()) {
-  const nb::gil_scoped_release released;
-  return with_host_memory(std::forward<Body>(body));
-}
 
 /// Devices for one number of threads, opened once. The lists live as long as the process: its threads may
 /// run while it ends. A fork has the parent's lists but none of their threads, and so gets lists of its own.
@@ -191,4 +164,5 @@ NB_MODULE(_diji, module) {
       .def("coverage", &py::coverage)
       .def("device", &py::device)
       .def("close", [](py::Model& model) { model.opened.reset(); });
+  py::define_communicator(module);
 }

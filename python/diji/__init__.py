@@ -1,4 +1,4 @@
-"""Runs models on any device that diji has a plugin for.
+"""Runs models on any device that diji has a plugin for, and lets ranks work together.
 
 >>> model = diji.load("model.onnx")
 >>> outputs = model.run({"x": array})
@@ -10,8 +10,9 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from . import _diji, errors
+from . import _diji, collective, errors
 from ._diji import __version__
+from .collective import Communicator, Work
 from .errors import (
     DataError,
     DeadlineError,
@@ -28,9 +29,9 @@ from .errors import (
 )
 
 __all__ = [
-    "DataError", "DeadlineError", "Device", "DeviceError", "Error", "InputError", "IoError", "MalformedError",
-    "Model", "NoDeviceError", "NotFoundError", "OutOfMemoryError", "TensorSpec", "UnsupportedError", "UsageError",
-    "__version__", "devices", "errors", "load",
+    "Communicator", "DataError", "DeadlineError", "Device", "DeviceError", "Error", "InputError", "IoError",
+    "MalformedError", "Model", "NoDeviceError", "NotFoundError", "OutOfMemoryError", "TensorSpec",
+    "UnsupportedError", "UsageError", "Work", "__version__", "collective", "devices", "errors", "load",
 ]  # fmt: skip
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 class Error(Exception):
     """A job that diji could not do. Its text is the sentence for people, the fields are for programs."""
 
-    def __init__(self, message: str, code: str = "failed", **fields: str | int | None) -> None:
+    def __init__(self, message: str, code: str = "failed", **fields: object) -> None:
         super().__init__(message)
         self.code = code
         """One of the names in ``CLASSES``, as in the command's JSON."""
@@ -25,6 +25,20 @@ class Error(Exception):
         """Size asked for, of OutOfMemoryError."""
         self.pool: str | None = None
         """Memory pool and its state, of OutOfMemoryError."""
+        self.rank: int | None = None
+        """The rank to blame, of errors between ranks."""
+        self.host: str | None = None
+        """Its host."""
+        self.pid: int | None = None
+        """Its process."""
+        self.sequence: int | None = None
+        """Number of the call."""
+        self.elapsed_s: float | None = None
+        """Seconds since the call began to wait."""
+        self.missing: list[int] | None = None
+        """Ranks that did not come."""
+        self.peer_args: str | None = None
+        """What the other side called."""
         self.__dict__.update(fields)
 
     def __str__(self) -> str:
@@ -95,7 +109,8 @@ CLASSES: dict[str, type[Error]] = {
 }
 
 
-def make(code: str, message: str, *fields: str | int | None) -> Error:
+def make(code: str, message: str, *fields: object) -> Error:
     """The exception for an error of C++, whose fields come in the order of base/error.h."""
     names = ("file", "offset", "op", "dtype", "shape", "bytes", "pool")
+    names += ("rank", "host", "pid", "sequence", "elapsed_s", "missing", "peer_args")
     return CLASSES[code](message, code, **dict(zip(names, fields)))
