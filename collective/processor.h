@@ -4,6 +4,14 @@
 #include <atomic>
 #include <cstdint>
 
+#ifdef __SANITIZE_THREAD__  // GCC's way to tell
+#define DIJI_SANITIZES_THREADS
+#elif defined(__has_feature)  // Clang's
+#if __has_feature(thread_sanitizer)
+#define DIJI_SANITIZES_THREADS
+#endif
+#endif
+
 namespace diji::collective {
 
 /// The machine that the protocol's templates run on. Their tests (tests/unit/memory_model) give them another
@@ -15,7 +23,7 @@ struct Processor {
   /// Between a store to `word` and a load of something else, each of two threads: at least one of the loads
   /// sees the other thread's store.
   static void full_fence(std::atomic<std::uint32_t>& word) {
-#if defined(__SANITIZE_THREAD__) || (defined(__has_feature) && __has_feature(thread_sanitizer))
+#ifdef DIJI_SANITIZES_THREADS
     // ThreadSanitizer does not know fences: there, the order comes from a read-modify-write of the word
     // itself.
     word.fetch_add(0, std::memory_order_acq_rel);

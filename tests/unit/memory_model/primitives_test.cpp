@@ -103,6 +103,39 @@ Program pair_slots(int slots) {
   return program;
 }
 
+// Two senders stream to one receiver, which folds what both sent.
+Program fan_in() {
+  struct Memory {
+    std::array<Channel, 2> channels;
+    std::array<Plain<int>, 2> slots;
+    std::array<Outbox<Channel>, 2> out{Outbox(channels[0], 1), Outbox(channels[1], 1)};
+    std::array<Inbox<Channel>, 2> in{Inbox(channels[0]), Inbox(channels[1])};
+  };
+  constexpr int kMessages = 2;
+  const auto m = std::make_shared<Memory>();
+  Program program;
+  program.threads.emplace_back([m] {
+    for (int i = 0; i < kMessages; ++i) {
+      for (Inbox<Channel>& in : m->in) await(in.peek() != nullptr);
+      require(m->slots[0] + m->slots[1] == 2 * i, "both slots of the message");
+      for (Inbox<Channel>& in : m->in) in.release();
+    }
+  });
+  for (std::size_t sender = 0; sender < 2; ++sender) {
+    program.threads.emplace_back([m, sender] {
+      Outbox<Channel>& out = m->out[sender];
+      for (int i = 0; i < kMessages; ++i) {
+        await(out.has_room());
+        await(out.take_slot().has_value());
+        m->slots[sender].stream(i);
+        collective::order<Machine>(collective::Store::streaming);
+        out.publish();
+      }
+    });
+  }
+  return program;
+}
+
 // Slots that two receivers read: a message to each of them refers to the same one.
 Program shared_slots(int slots) {
   struct Memory {
@@ -328,7 +361,7 @@ struct Primitive {
 std::vector<Primitive> primitives() {
   return {
       {"lines of a channel", {lines}},
-      {"slots of a pair, streamed", {[] { return pair_slots(1); }, [] { return pair_slots(2); }}},
+      {"slots of a pair, streamed", {[] { return pair_slots(1); }, [] { return pair_slots(2); }, fan_in}},
       {"slots for several", {[] { return shared_slots(1); }, [] { return shared_slots(2); }}},
       {"doorbell", {[] { return doorbell<Machine>(1, 2); }, [] { return doorbell<Machine>(2, 1); }}},
       {"doorbell, sanitized",
