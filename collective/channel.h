@@ -37,6 +37,8 @@ static_assert(sizeof(Line) == 64);
 /// From one rank to one other. Only the sender writes lines, only the receiver `consumed`.
 struct Channel {
   static constexpr std::uint32_t kLines = 32;
+  /// After so many short messages a receiver rings: not each is worth it. At most kLines (Inbox::release).
+  static constexpr std::uint32_t kShortOnes = kLines / 4;
   alignas(64) std::atomic<std::uint64_t> consumed = 0;
   Line lines[kLines];
 };
@@ -87,7 +89,6 @@ class Inbox {
   Inbox() = default;
   explicit Inbox(Channel& channel) : channel_(&channel) {}
 
-  std::uint64_t received() const { return received_; }
   /// The line of the oldest message that was not released, null where none has come.
   auto* peek() {
     auto& line = oldest();
@@ -97,8 +98,12 @@ class Inbox {
   }
   /// Its line, once peek() has seen it.
   auto& oldest() { return channel_->lines[received_ % Channel::kLines]; }
-  /// After the last look at the message and at what it refers to.
-  void release() { channel_->consumed.store(++received_, std::memory_order_release); }
+  /// After the last look at the message and at what it refers to. Whether the sender's doorbell is to be
+  /// rung: it waits for short messages only when all lines are full, and all of them will be read.
+  bool release(bool is_short) {
+    channel_->consumed.store(++received_, std::memory_order_release);
+    return !is_short || received_ % Channel::kShortOnes == 0;
+  }
 
  private:
   Channel* channel_ = nullptr;

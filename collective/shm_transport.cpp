@@ -147,11 +147,7 @@ Result<void> ShmTransport::release(int rank) {
     }
     from.reading.reset();
   }
-  from.in.release();
-  // A sender of short messages waits only when all lines are full, and all of them will be read: not each is
-  // worth a ring.
-  constexpr std::uint64_t kShortOnes = Channel::kLines / 4;
-  if (!is_short || from.in.received() % kShortOnes == 0) segment_->board(from.local).doorbell.ring();
+  if (from.in.release(is_short)) segment_->board(from.local).doorbell.ring();
   return {};
 }
 
