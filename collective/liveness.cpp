@@ -143,7 +143,7 @@ void report_failure(const HostSegment& segment, const Error& error, int reporter
     failure.message[length] = '\0';
     failure.once.publish();
   }
-  segment.ring_all();
+  segment.ring_all();  // with a fence before all that the user writes from here on: was_unclaimed()
 }
 
 std::optional<Error> reported_failure(const HostSegment& segment) {

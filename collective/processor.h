@@ -32,6 +32,8 @@ struct Processor {
     std::atomic_thread_fence(std::memory_order_seq_cst);
 #endif
   }
+  /// Before looks that must not be older than what was read so far.
+  static void acquire_fence() { std::atomic_thread_fence(std::memory_order_acquire); }
   /// Puts stores that went past the caches before all that this thread stores later. They are not ordered
   /// even with a store of release order.
   static void streaming_fence() {

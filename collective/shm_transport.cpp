@@ -141,8 +141,7 @@ Result<void> ShmTransport::release(int rank) {
   if (from.reading) {
     // A rank that gives up says so, and then writes to its memory as it likes: where it has said nothing yet,
     // what was read before this look was intact.
-    std::atomic_thread_fence(std::memory_order_acquire);
-    if (segment_->first_failure().once.is_claimed()) {
+    if (!segment_->first_failure().once.was_unclaimed()) {
       return fail(ErrorCode::aborted, "a rank gave up while registered memory of rank {} was read", rank);
     }
     from.reading.reset();

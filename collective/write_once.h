@@ -1,13 +1,15 @@
 // Something that one of several ranks writes, once, and all read.
 #pragma once
 
+#include "collective/processor.h"
+
 #include <atomic>
 #include <cstdint>
 
 namespace diji::collective {
 
 /// Stands beside what it guards, in shared memory. Who dies after claim() leaves it claimed for good.
-template <template <typename> typename Atomic>
+template <typename Machine>
 class BasicWriteOnce {
  public:
   /// Whether the caller is the one who writes, and then publishes. The claim orders nothing: nobody wrote
@@ -20,11 +22,17 @@ class BasicWriteOnce {
   /// Then what it guards may be read.
   bool is_published() const { return state_.load(std::memory_order_acquire) == kPublished; }
   bool is_claimed() const { return state_.load(std::memory_order_relaxed) != kNone; }
+  /// Whether nobody had claimed it when what this thread has read so far was read: then it has seen nothing
+  /// that a rank wrote after it had found it claimed and had made a full fence (as ring() does).
+  bool was_unclaimed() const {
+    Machine::acquire_fence();
+    return !is_claimed();
+  }
 
  private:
   enum State : std::uint32_t { kNone, kClaimed, kPublished };
-  Atomic<std::uint32_t> state_ = kNone;
+  typename Machine::template Atomic<std::uint32_t> state_ = kNone;
 };
-using WriteOnce = BasicWriteOnce<std::atomic>;
+using WriteOnce = BasicWriteOnce<Processor>;
 
 }  // namespace diji::collective

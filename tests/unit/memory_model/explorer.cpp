@@ -324,7 +324,13 @@ void Execution::full_fence(const Site& site) {
   ++self.clock.times[index_of(now_)];
 }
 
-// Of its own thread alone: no step.
+// This fence and the next are of their own thread alone: no steps.
+void Execution::acquire_fence(const Site& site) {
+  if (!explorer_->keeps({site, Strength::acquire_fence})) return;
+  thread().current = thread().acquired;
+  thread().clock.join(thread().acquired_clock);
+}
+
 void Execution::streaming_fence(const Site& site) {
   if (!explorer_->keeps({site, Strength::streaming_fence})) return;
   thread().clock.times[index_of(kThreads + now_)] = thread().streamed;

@@ -24,7 +24,7 @@ struct Site {
   bool operator==(const Site&) const = default;
 };
 /// What may be taken from it: an order's one half or a fence.
-enum class Strength : std::uint8_t { acquire, release, full_fence, streaming_fence };
+enum class Strength : std::uint8_t { acquire, release, full_fence, acquire_fence, streaming_fence };
 struct Weakening {
   Site site;
   Strength without = Strength::acquire;
@@ -80,6 +80,7 @@ class Execution {
   bool compare_exchange(int location, std::uint64_t& expected, std::uint64_t desired,
                         std::memory_order success, std::memory_order failure, const Site& site);
   void full_fence(const Site& site);
+  void acquire_fence(const Site& site);
   void streaming_fence(const Site& site);
   void futex_wait(int location, std::uint64_t value);
   void futex_wake(int location);
@@ -227,6 +228,9 @@ struct Machine {
   using Atomic = memory_model::Atomic<T>;
   static void full_fence(Atomic<std::uint32_t>&, Where where = Where::current()) {
     Execution::running().full_fence(Atomic<std::uint32_t>::site_of(where));
+  }
+  static void acquire_fence(Where where = Where::current()) {
+    Execution::running().acquire_fence(Atomic<std::uint32_t>::site_of(where));
   }
   static void streaming_fence(Where where = Where::current()) {
     Execution::running().streaming_fence(Atomic<std::uint32_t>::site_of(where));

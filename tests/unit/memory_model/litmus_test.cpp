@@ -96,6 +96,29 @@ TEST_CASE("message passing: the flag's release and acquire carry the datum, each
                {1, 0}));
 }
 
+TEST_CASE("an acquire fence carries what was read before it from release stores and fences") {
+  const auto passes = [](const Body& write, bool fence) {
+    return happens({write,
+                    [=](Memory& m) {
+                      m.look(0, m.y);
+                      if (fence) Machine::acquire_fence();
+                      m.look(1, m.x);
+                    }},
+                   {1, 0});
+  };
+  const Body releases = [](Memory& m) {
+    m.x.store(1, kRelaxed);
+    m.y.store(1, kRelease);
+  };
+  const Body relaxed = [](Memory& m) {
+    m.x.store(1, kRelaxed);
+    m.y.store(1, kRelaxed);
+  };
+  EXPECT(!passes(releases, true));
+  EXPECT(passes(releases, false));
+  EXPECT(passes(relaxed, true));
+}
+
 TEST_CASE("one location is read in one order") {
   const auto seen = outcomes({[](Memory& m) {
                                 m.x.store(1, kRelaxed);

@@ -15,6 +15,7 @@
 #include <algorithm>
 #include <chrono>
 #include <fstream>
+#include <iterator>
 #include <memory>
 #include <regex>
 #include <string_view>
@@ -259,7 +260,7 @@ Program two_bells() {
 
 Program write_once() {
   struct Memory {
-    BasicWriteOnce<Atomic> once;
+    BasicWriteOnce<Machine> once;
     Plain<int> guilty = -1;
     std::array<int, 3> seen{};
     int claims = 0;
@@ -285,13 +286,39 @@ Program write_once() {
   return program;
 }
 
+// Two ranks give up, one of which then writes to its registered memory; a third has read it in place, and
+// looks afterwards whether that was before. The memory is of atomics here, for the race is what it is about.
+Program giving_up(bool rings) {
+  struct Memory {
+    BasicWriteOnce<Machine> failure;
+    BasicDoorbell<Machine> bell;
+    Atomic<std::uint32_t> registered = 0;
+  };
+  const auto m = std::make_shared<Memory>();
+  const auto give_up = [m, rings] {
+    if (m->failure.claim()) m->failure.publish();
+    if (rings) m->bell.ring();
+  };
+  Program program;
+  program.threads.emplace_back(give_up);
+  program.threads.emplace_back([m, give_up] {
+    give_up();
+    m->registered.store(1, std::memory_order_relaxed);
+  });
+  program.threads.emplace_back([m] {
+    const std::uint32_t read = m->registered.load(std::memory_order_relaxed);
+    if (m->failure.was_unclaimed()) require(read == 0, "what was there before anybody gave up");
+  });
+  return program;
+}
+
 struct Segment {
   struct OneBoard {
     Atomic<std::uint32_t> state = Board::kPresent;
     Atomic<std::uint32_t> shrinking = 0;
   };
   struct Decision {
-    BasicWriteOnce<Atomic> once;
+    BasicWriteOnce<Machine> once;
     Plain<std::uint64_t> survivors[1];
   };
   explicit Segment(int count) : ranks(count) {}
@@ -371,6 +398,7 @@ std::vector<Primitive> primitives() {
        {[] { return doorbell<SanitizedMachine>(1, 2); }, [] { return doorbell<SanitizedMachine>(2, 1); }}},
       {"channel with doorbells", {two_bells<BasicChannel<2>>}},
       {"write once", {write_once}},
+      {"giving up", {[] { return giving_up(true); }}},
       {"shrink decision", {[] { return shrink(false); }, [] { return shrink(true); }}},
       {"flight recorder", {[] { return records<1>(3, 2); }, [] { return records<2>(3, 2); }}},
   };
@@ -381,6 +409,7 @@ std::string_view name_of(Strength strength) {
     case Strength::acquire: return "acquire";
     case Strength::release: return "release";
     case Strength::full_fence: return "full fence";
+    case Strength::acquire_fence: return "acquire fence";
     default: return "streaming fence";
   }
 }
@@ -389,14 +418,22 @@ bool is_of_collective(const Weakening& order) {
 }
 
 struct Proof {
+  std::string_view name;
   std::uint64_t executions = 0;
   std::uint64_t states = 0;
-  std::vector<Weakening> orders;
-  std::vector<Weakening> missed;
+  double seconds = 0;
+  std::vector<Weakening> met;
+  std::vector<Weakening> caught;
 };
 
+bool is_in(const std::vector<Weakening>& orders, const Weakening& order) {
+  return std::ranges::find(orders, order) != orders.end();
+}
+
 Proof prove(const Primitive& primitive) {
+  const auto begin = std::chrono::steady_clock::now();
   Proof proof;
+  proof.name = primitive.name;
   for (const auto& program : primitive.programs) {
     const Report report = explore(program);
     REQUIRE_MESSAGE(report.fault.empty(), primitive.name, ": ", report.fault);
@@ -404,35 +441,40 @@ Proof prove(const Primitive& primitive) {
     proof.executions += report.executions;
     proof.states += report.states;
     for (const Weakening& order : report.orders) {
-      if (is_of_collective(order) && std::ranges::find(proof.orders, order) == proof.orders.end())
-        proof.orders.push_back(order);
+      if (is_of_collective(order) && !is_in(proof.met, order)) proof.met.push_back(order);
     }
   }
-  for (const Weakening& order : proof.orders) {
-    const bool caught = std::ranges::any_of(
-        primitive.programs, [&](const auto& program) { return !explore(program, order).fault.empty(); });
-    if (!caught) proof.missed.push_back(order);
-  }
+  std::ranges::copy_if(proof.met, std::back_inserter(proof.caught), [&](const Weakening& order) {
+    return std::ranges::any_of(primitive.programs,
+                               [&](const auto& program) { return !explore(program, order).fault.empty(); });
+  });
+  proof.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   return proof;
 }
 
 TEST_CASE("primitives hold in every execution, and would not with any order or fence less") {
+  std::vector<Proof> proofs;
+  std::vector<Weakening> met, caught;
+  for (const Primitive& primitive : primitives()) {
+    proofs.push_back(prove(primitive));
+    const Proof& proof = proofs.back();
+    met.insert(met.end(), proof.met.begin(), proof.met.end());
+    caught.insert(caught.end(), proof.caught.begin(), proof.caught.end());
+  }
+  // What one primitive does not need of an order that it shares, another does.
   std::string table = fmt::format("{:<28} {:>10} {:>9} {:>16} {:>8}\n", "primitive", "executions", "states",
                                   "weaker: caught", "s");
-  std::vector<Weakening> all;
-  for (const Primitive& primitive : primitives()) {
-    const auto begin = std::chrono::steady_clock::now();
-    const Proof proof = prove(primitive);
-    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
-    table += fmt::format("{:<28} {:>10} {:>9} {:>9} of {:>3} {:>8.2f}\n", primitive.name, proof.executions,
-                         proof.states, proof.orders.size() - proof.missed.size(), proof.orders.size(),
-                         took.count());
-    for (const Weakening& order : proof.missed) {
-      MESSAGE(fmt::format("{} holds without the {} at {}:{}:{}", primitive.name, name_of(order.without),
+  for (const Proof& proof : proofs) {
+    std::size_t missed = 0;
+    for (const Weakening& order : proof.met) {
+      if (is_in(caught, order)) continue;
+      ++missed;
+      MESSAGE(fmt::format("{} holds without the {} at {}:{}:{}", proof.name, name_of(order.without),
                           order.site.file, order.site.line, order.site.column));
     }
-    EXPECT(proof.missed.empty());
-    all.insert(all.end(), proof.orders.begin(), proof.orders.end());
+    EXPECT(missed == 0);
+    table += fmt::format("{:<28} {:>10} {:>9} {:>9} of {:>3} {:>8.2f}\n", proof.name, proof.executions,
+                         proof.states, proof.caught.size(), proof.caught.size() + missed, proof.seconds);
   }
   MESSAGE(table);
   // No order is written there that no program above has come past.
@@ -445,12 +487,16 @@ TEST_CASE("primitives hold in every execution, and would not with any order or f
     for (line = 1; std::getline(file, text); ++line) {
       if (!std::regex_search(text, ordered)) continue;
       INFO(name, ":", line, ": ", text);
-      EXPECT(std::ranges::any_of(all, [&](const Weakening& order) {
+      EXPECT(std::ranges::any_of(met, [&](const Weakening& order) {
         return std::string_view(order.site.file).ends_with(name) && order.site.line == line;
       }));
     }
     EXPECT(line > 10);
   }
+}
+
+TEST_CASE("a rank that gives up without a ring may be seen to write before it did") {
+  EXPECT(!explore([] { return giving_up(false); }).fault.empty());
 }
 
 TEST_CASE("a receiver that rings less often than there are lines leaves the sender asleep") {
