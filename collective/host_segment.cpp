@@ -48,14 +48,17 @@ Header& header_of(const SharedMemory& memory) { return *reinterpret_cast<Header*
 SegmentShape SegmentShape::for_ranks(int ranks) {
   // A fragment of 128 KiB lies in the second cache beside what it is combined with, and takes 10 us to copy,
   // against which its line costs nothing. Two slots a pair are the least with which one is filled while the
-  // other is read.
+  // other is read. Where other programs keep the cores busy a sender that has filled its slots waits for its
+  // turn after each filling: as many slots as lines made a broadcast of 64 MiB between two ranks four times
+  // as fast there. Those that are free first are taken first, so ranks that run at the same time use a few
+  // only.
   constexpr std::int64_t kBudget = 128 << 20;
   constexpr std::int64_t kFragmentMax = 128 << 10;
   constexpr std::int64_t kFragmentMin = 4 << 10;
   SegmentShape shape;
   shape.ranks = ranks;
-  shape.pair_slots = std::clamp(16 / ranks, 2, 8);
-  shape.shared_slots = ranks > 2 ? 8 : 0;
+  shape.pair_slots = ranks <= 2 ? static_cast<int>(Channel::kLines) : std::clamp(16 / ranks, 2, 8);
+  shape.shared_slots = ranks > 2 ? 16 : 0;
   const std::int64_t each = kBudget / (ranks * slots_of_sender(shape));
   shape.fragment_bytes =
       std::clamp(static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(each))), kFragmentMin,

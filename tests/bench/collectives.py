@@ -1,10 +1,15 @@
 #!/usr/bin/env python3
-"""Collectives beside Open MPI and MPICH: the same loop, in turns, on this machine. A table for people.
+"""Collectives beside Open MPI, MPICH and gloo: the same loop, in turns, on this machine. A table for people.
 
     tests/bench/collectives.py --diji build/release/bin/diji [--ranks 2,8] [--only WORD] [--rounds 5] [--seconds 0.25]
+                               [--gloo PYTHON | --readv]
 
-Needs mpicc.openmpi and mpicc.mpich of Debian (libopenmpi-dev openmpi-bin libmpich-dev mpich); what is absent is named.
-A ratio is the best peer's time over diji's, round by round: above 1 diji is faster. Medians, with the quartiles.
+Needs mpicc.openmpi and mpicc.mpich of Debian (libopenmpi-dev openmpi-bin libmpich-dev mpich), and for gloo a Python
+that has torch; what is absent is named. In each round all of them take their turn, in private (malloc) memory that was
+written before, and diji once more in registered memory. A ratio is the best peer's time over diji's, round by round:
+above 1 diji is faster. Medians, with the quartiles. "floor" is a loop in which as many threads read and write what the
+operation makes each rank read and write at least, past the caches. With --readv the only peer is process_vm_readv.c,
+which reads peers' private memory.
 """
 
 import argparse
@@ -17,9 +22,14 @@ import subprocess
 import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent
-CASES = [("all_reduce", size) for size in (8, 4096, 1 << 20, 64 << 20)]
-CASES += [(operation, 64 << 20) for operation in ("reduce_scatter", "all_gather", "broadcast")]
+LARGE = 64 << 20
+CASES = [("all_reduce", size) for size in (8, 4096, 1 << 20, LARGE)]
+CASES += [(operation, LARGE) for operation in ("reduce_scatter", "all_gather", "broadcast")]
 RUNNERS = {"openmpi": ["mpirun.openmpi", "--allow-run-as-root", "--oversubscribe"], "mpich": ["mpirun.mpich"]}
+COLUMNS = ["diji", "registered", "openmpi", "mpich", "gloo", "floor"]
+READV_SIZES = [1 << power for power in range(16, 27, 2)]
+READV_CASES = [(operation, size) for operation in ("broadcast", "all_gather", "all_reduce") for size in READV_SIZES]
+READV_COLUMNS = ["diji", "registered", "readv"]
 
 
 def last_line(command):
@@ -27,30 +37,109 @@ def last_line(command):
     return run.stdout.strip().splitlines()[-1]
 
 
-def peers(folder):
-    programs = {}
-    for name in RUNNERS:
-        compiler = shutil.which(f"mpicc.{name}")
-        if compiler is None:
-            print(f"absent: {name} (mpicc.{name})")
-            continue
-        programs[name] = os.path.join(folder, f"mpi_{name}")
-        subprocess.run([compiler, "-O2", HERE / "mpi_collectives.c", "-o", programs[name]], check=True)
-    return programs
+class Diji:
+    def __init__(self, options, *words):
+        self.binary, self.seconds, self.words = options.diji, str(options.seconds), words
 
-
-def measure(options, programs, operation, size, ranks):
-    """{"diji": [us, ...], "openmpi": ...}, one value a round."""
-    times = {name: [] for name in ["diji", *programs]}
-    for _ in range(options.rounds):
-        words = ["bench", "collective", operation, "--bytes", str(size), "--seconds", str(options.seconds), "--json"]
+    def time_us(self, operation, size, ranks):
+        words = ["bench", "collective", operation, "--bytes", str(size), "--seconds", self.seconds, *self.words]
         words += ["--in-place"] if operation == "broadcast" else []  # as MPI_Bcast has it
-        document = json.loads(last_line([options.diji, "launch", "-n", str(ranks), options.diji, *words]))
-        times["diji"].append(document["rows"][0]["time_us"])
-        for name, program in programs.items():
-            command = [*RUNNERS[name], "-n", str(ranks), program, operation, str(size), str(options.seconds)]
-            times[name].append(float(last_line(command)))
-    return times
+        launch = [self.binary, "launch", "-n", str(ranks), self.binary]
+        return json.loads(last_line([*launch, *words, "--json"]))["rows"][0]["time_us"]
+
+
+class Mpi:
+    def __init__(self, options, name, folder):
+        self.program, self.runner = os.path.join(folder, f"mpi_{name}"), RUNNERS[name]
+        self.seconds = str(options.seconds)
+        compiler = [f"mpicc.{name}", "-O2", HERE / "mpi_collectives.c", "-o", self.program]
+        subprocess.run(compiler, check=True)
+
+    def time_us(self, operation, size, ranks):
+        return float(last_line([*self.runner, "-n", str(ranks), self.program, operation, str(size), self.seconds]))
+
+
+class Gloo:
+    """Its ranks stay, asleep while others have their turn: to start them takes longer than all they are asked."""
+
+    def __init__(self, options):
+        self.python, self.seconds, self.processes = options.gloo, options.seconds, {}
+
+    def time_us(self, operation, size, ranks):
+        if ranks not in self.processes:
+            command = [self.python, "-W", "ignore", HERE / "gloo_collectives.py", str(ranks)]
+            pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+            self.processes[ranks] = subprocess.Popen(command, text=True, **pipes)
+        process = self.processes[ranks]
+        process.stdin.write(f"{operation} {size} {self.seconds}\n")
+        process.stdin.flush()
+        return float(process.stdout.readline())
+
+    def close(self):
+        for process in self.processes.values():
+            process.communicate()
+
+
+class Readv:
+    def __init__(self, options, folder):
+        self.program, self.seconds = os.path.join(folder, "readv"), str(options.seconds)
+        subprocess.run(["cc", "-O2", HERE / "process_vm_readv.c", "-o", self.program], check=True)
+
+    def time_us(self, operation, size, ranks):
+        return float(last_line([self.program, str(ranks), operation, str(size), self.seconds]))
+
+
+class Floor:
+    def __init__(self, options, folder):
+        self.program, self.seconds = os.path.join(folder, "memory_floor"), str(options.seconds)
+        subprocess.run(["cc", "-O2", "-pthread", HERE / "memory_floor.c", "-o", self.program], check=True)
+
+    def time_us(self, operation, size, ranks):
+        if size < LARGE:
+            return None  # nothing of it leaves the caches
+        written = size // ranks if operation == "reduce_scatter" else size
+        busy = ranks - 1 if operation == "broadcast" else ranks  # the root has it
+        return float(last_line([self.program, str(busy), str(size), str(written), self.seconds]))
+
+
+def runners(options, folder):
+    found = {"diji": Diji(options), "registered": Diji(options, "--registered")}
+    if options.readv:
+        return found | {"readv": Readv(options, folder)}
+    for name in RUNNERS:
+        if shutil.which(f"mpicc.{name}") is None:
+            print(f"absent: {name} (mpicc.{name})")
+        else:
+            found[name] = Mpi(options, name, folder)
+    if options.gloo is None:
+        print("absent: gloo (--gloo PYTHON)")
+    else:
+        found["gloo"] = Gloo(options)
+    found["floor"] = Floor(options, folder)
+    return found
+
+
+def ratio(best, own):
+    if not best:
+        return "-"
+    ratios = sorted(peer / value for peer, value in zip(best, own))
+    low, high = ratios[len(ratios) // 4], ratios[-1 - len(ratios) // 4]
+    return f"{statistics.median(ratios):.2f} ({low:.2f}-{high:.2f})"
+
+
+def row(found, columns, operation, size, ranks, rounds):
+    names = [name for name in found if name != "registered" or size > 4096]  # short messages are copied anyhow
+    times = {name: [] for name in names}
+    for _ in range(rounds):
+        for name in names:
+            value = found[name].time_us(operation, size, ranks)
+            if value is not None:
+                times[name].append(value)
+    peers = [times[name] for name in names if name not in ("diji", "registered", "floor")]
+    best = [min(values) for values in zip(*peers)]
+    cells = [f"{statistics.median(times[name]):.4g}" if times.get(name) else "-" for name in columns]
+    own = [ratio(best, times[name]) if name in times else "-" for name in ("diji", "registered")]
+    return f"| {operation} | {ranks} | {size} | {' | '.join(cells)} | {' | '.join(own)} |"
 
 
 def main():
@@ -60,21 +149,20 @@ def main():
     parser.add_argument("--only", default="", help="operations whose name has this in it")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=0.25)
+    parser.add_argument("--gloo", help="a Python that has torch")
+    parser.add_argument("--readv", action="store_true")
     options = parser.parse_args()
+    cases, columns = (READV_CASES, READV_COLUMNS) if options.readv else (CASES, COLUMNS)
     with tempfile.TemporaryDirectory() as folder:
-        programs = peers(folder)
-        print(f"\n| operation | ranks | bytes | diji us | {' us | '.join(programs)} us | best peer / diji |")
-        print("|---|--:|--:|--:|" + "--:|" * len(programs) + "---|")
+        found = runners(options, folder)
+        print(f"\n| operation | ranks | bytes | {' | '.join(f'{name} us' for name in columns)} "
+              "| best peer / diji | best peer / registered |")  # fmt: skip
+        print("|---|--:|--:|" + "--:|" * len(columns) + "---|---|")
         for ranks in map(int, options.ranks.split(",")):
-            for operation, size in (case for case in CASES if options.only in case[0]):
-                times = measure(options, programs, operation, size, ranks)
-                medians = [statistics.median(values) for values in times.values()]
-                best = [min(values) for values in zip(*(times[name] for name in programs))]
-                ratios = sorted(peer / own for peer, own in zip(best, times["diji"]))
-                low, high = ratios[len(ratios) // 4], ratios[-1 - len(ratios) // 4]
-                cells = " | ".join(f"{value:.4g}" for value in medians)
-                text = f"{statistics.median(ratios):.2f} ({low:.2f}-{high:.2f})" if programs else "-"
-                print(f"| {operation} | {ranks} | {size} | {cells} | {text} |", flush=True)
+            for operation, size in (case for case in cases if options.only in case[0]):
+                print(row(found, columns, operation, size, ranks, options.rounds), flush=True)
+        if "gloo" in found:
+            found["gloo"].close()
 
 
 if __name__ == "__main__":
