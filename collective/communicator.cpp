@@ -10,9 +10,7 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <chrono>
-#include <csignal>
 #include <thread>
 
 namespace diji::collective {
@@ -42,50 +40,7 @@ std::uint64_t signature_of(const Call& call, const Group& group, std::string_vie
   return hash;
 }
 
-// Whoever offers the memory may be the first to have nothing left to do here.
-void wait_until_attached(const Group& group, std::int64_t deadline_us) {
-  const auto others = static_cast<std::uint32_t>(group.segment->shape().ranks - 1);
-  while (group.segment->attached().load(std::memory_order_acquire) < others && now_us() < deadline_us) {
-    const bool all_alive = std::ranges::all_of(group.members, [](const Member& member) {
-      return member.local < 0 || kill(member.pid, 0) == 0 || errno != ESRCH;
-    });
-    if (!all_alive) return;  // the watcher says who
-    std::this_thread::sleep_for(std::chrono::microseconds(100));
-  }
-}
-
 }  // namespace
-
-Result<void> share_segment(Group& group, bool leads, const std::string& leader, std::int64_t deadline_us) {
-  struct Offer {
-    std::shared_ptr<DescriptorServer> server;
-    std::uint64_t id;
-    std::shared_ptr<HostSegment> segment;
-    ~Offer() { server->withdraw(id); }
-  };
-  const auto here =
-      std::ranges::count_if(group.members, [](const Member& member) { return member.local >= 0; });
-  if (leads) {
-    group.segment = TRY(HostSegment::create(SegmentShape::for_ranks(static_cast<int>(here)), group.id));
-    group.server->offer(group.id, group.segment->memory()->descriptor());
-    group.keep = std::make_shared<Offer>(group.server, group.id, group.segment);
-    wait_until_attached(group, deadline_us);
-  } else {
-    const int descriptor = TRY(fetch_descriptor(leader, group.id, deadline_us));
-    group.segment = TRY(HostSegment::attach(TRY(SharedMemory::map(descriptor))));
-    group.segment->attached().fetch_add(1, std::memory_order_release);
-  }
-  return {};
-}
-
-RegionAccess regions_of(const Group& group) {
-  if (!group.memory) return no_regions();
-  std::vector<std::string> servers(static_cast<std::size_t>(group.segment->shape().ranks));
-  for (const Member& member : group.members) {
-    if (member.local >= 0) servers[static_cast<std::size_t>(member.local)] = member.server;
-  }
-  return access_through_servers(group.memory, std::move(servers));
-}
 
 Communicator::Communicator(Group group, CommunicatorOptions options)
     : group_(std::move(group)), options_(std::move(options)) {}

@@ -1,4 +1,5 @@
 // Plugin files: which may be loaded, and the sentence for each that may not.
+#include "base/files.h"
 #include "device/device.h"
 #include "device/plugin.h"
 #include "plugins/mock/mock_plugin.h"
@@ -7,11 +8,15 @@
 #include "tests/unit/expect.h"
 
 #include <dlfcn.h>
+#include <elf.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cstring>
 #include <filesystem>
 #include <string>
+#include <vector>
 
 namespace diji {
 namespace {
@@ -62,16 +67,29 @@ TEST_CASE("files that are no plugin are refused") {
   EXPECT(refusal(folder.path() / "other.so").contains("it exports no diji_device_plugin()"));
 }
 
+// Up to where the file is mapped; behind it lie sections that nobody needs, long ones in a build with
+// sanitizers.
+std::uintmax_t end_of_segments(const fs::path& path) {
+  const std::vector<std::byte> bytes = read_file(path).value();
+  Elf64_Ehdr header;
+  std::memcpy(&header, bytes.data(), sizeof header);
+  std::uintmax_t end = 0;
+  for (int i = 0; i < header.e_phnum; ++i) {
+    Elf64_Phdr segment;
+    const std::size_t at = header.e_phoff + static_cast<std::size_t>(i) * sizeof segment;
+    std::memcpy(&segment, bytes.data() + at, sizeof segment);
+    if (segment.p_type == PT_LOAD) end = std::max<std::uintmax_t>(end, segment.p_offset + segment.p_filesz);
+  }
+  return end;
+}
+
 TEST_CASE("a plugin that is cut off anywhere is refused, not mapped") {
   const test::ScratchFolder folder;
   const fs::path path = copy_of_mock(folder);
-  const auto whole = fs::file_size(path);
-  for (std::uintmax_t size = 64; size < whole; size += 997) {
+  const auto end = end_of_segments(path);
+  for (std::uintmax_t size = 64; size < end; size += 997) {
     fs::resize_file(path, size);
-    // What the segments need may all be there while the section table behind them is lost: then it loads.
-    const std::string why = refusal(path);
-    if (size < whole / 2) EXPECT(why.contains("cut off"));
-    if (why.empty()) break;
+    EXPECT(refusal(path).contains("cut off"));
     fs::remove(path);
     (void)copy_of_mock(folder);
   }

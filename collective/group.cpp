@@ -1,0 +1,74 @@
+// What the ranks of a host set up together before they are a communicator: the memory that they share.
+#include "collective/communicator.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <thread>
+
+namespace diji::collective {
+namespace {
+
+// Whoever offers the memory may be the first to have nothing left to do here.
+void wait_until_attached(const Group& group, std::int64_t deadline_us) {
+  const auto others = static_cast<std::uint32_t>(group.segment->shape().ranks - 1);
+  while (group.segment->attached().load(std::memory_order_acquire) < others && now_us() < deadline_us) {
+    const bool all_alive = std::ranges::all_of(group.members, [](const Member& member) {
+      return member.local < 0 || kill(member.pid, 0) == 0 || errno != ESRCH;
+    });
+    if (!all_alive) return;  // the watcher says who
+    std::this_thread::sleep_for(std::chrono::microseconds(100));
+  }
+}
+
+// The rank whose server cannot be reached: its process ended between its introduction and now.
+Error gone_in_start_up(const Group& group, const std::string& server, const Error& why) {
+  const auto member = std::ranges::find(group.members, server, &Member::server);
+  Error error = why;
+  if (member == group.members.end()) return error;
+  if (error.code == ErrorCode::io) error.code = ErrorCode::peer_lost;
+  error.peer.rank = member - group.members.begin();
+  error.peer.host = member->host;
+  error.peer.pid = member->pid;
+  error.message = fmt::format("start-up: rank {} on {} (pid {}) gives no memory: {}", error.peer.rank,
+                              member->host, member->pid, why.message);
+  return error;
+}
+
+}  // namespace
+
+Result<void> share_segment(Group& group, bool leads, const std::string& leader, std::int64_t deadline_us) {
+  struct Offer {
+    std::shared_ptr<DescriptorServer> server;
+    std::uint64_t id;
+    std::shared_ptr<HostSegment> segment;
+    ~Offer() { server->withdraw(id); }
+  };
+  const auto here =
+      std::ranges::count_if(group.members, [](const Member& member) { return member.local >= 0; });
+  if (leads) {
+    group.segment = TRY(HostSegment::create(SegmentShape::for_ranks(static_cast<int>(here)), group.id));
+    group.server->offer(group.id, group.segment->memory()->descriptor());
+    group.keep = std::make_shared<Offer>(group.server, group.id, group.segment);
+    wait_until_attached(group, deadline_us);
+  } else {
+    const auto offered = fetch_descriptor(leader, group.id, deadline_us);
+    if (!offered) return std::unexpected(gone_in_start_up(group, leader, offered.error()));
+    const int descriptor = *offered;
+    group.segment = TRY(HostSegment::attach(TRY(SharedMemory::map(descriptor))));
+    group.segment->attached().fetch_add(1, std::memory_order_release);
+  }
+  return {};
+}
+
+RegionAccess regions_of(const Group& group) {
+  if (!group.memory) return no_regions();
+  std::vector<std::string> servers(static_cast<std::size_t>(group.segment->shape().ranks));
+  for (const Member& member : group.members) {
+    if (member.local >= 0) servers[static_cast<std::size_t>(member.local)] = member.server;
+  }
+  return access_through_servers(group.memory, std::move(servers));
+}
+
+}  // namespace diji::collective
