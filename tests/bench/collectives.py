@@ -8,8 +8,8 @@ Needs mpicc.openmpi and mpicc.mpich of Debian (libopenmpi-dev openmpi-bin libmpi
 that has torch; what is absent is named. In each round all of them take their turn, in private (malloc) memory that was
 written before, and diji once more in registered memory. A ratio is the best peer's time over diji's, round by round:
 above 1 diji is faster. Medians, with the quartiles. "floor" is a loop in which as many threads read and write what the
-operation makes each rank read and write at least, past the caches. With --readv the only peer is process_vm_readv.c,
-which reads peers' private memory.
+operation makes the ranks read and write at least, past the caches. With --readv the only peer is
+process_vm_readv.c, which reads peers' private memory.
 """
 
 import argparse
@@ -92,14 +92,17 @@ class Readv:
 class Floor:
     def __init__(self, options, folder):
         self.program, self.seconds = os.path.join(folder, "memory_floor"), str(options.seconds)
-        subprocess.run(["cc", "-O2", "-pthread", HERE / "memory_floor.c", "-o", self.program], check=True)
+        subprocess.run(["cc", "-O2", "-march=native", "-pthread", HERE / "memory_floor.c", "-o", self.program], check=True)
 
     def time_us(self, operation, size, ranks):
         if size < LARGE:
             return None  # nothing of it leaves the caches
+        read = size // ranks if operation == "all_gather" else size  # from memory once, whoever reads it again
         written = size // ranks if operation == "reduce_scatter" else size
-        busy = ranks - 1 if operation == "broadcast" else ranks  # the root has it
-        return float(last_line([self.program, str(busy), str(size), str(written), self.seconds]))
+        busy = ranks
+        if operation == "broadcast":  # the root has it
+            read, busy = size // (ranks - 1), ranks - 1
+        return float(last_line([self.program, str(busy), str(read), str(written), self.seconds]))
 
 
 def runners(options, folder):
