@@ -92,7 +92,8 @@ class Readv:
 class Floor:
     def __init__(self, options, folder):
         self.program, self.seconds = os.path.join(folder, "memory_floor"), str(options.seconds)
-        subprocess.run(["cc", "-O2", "-march=native", "-pthread", HERE / "memory_floor.c", "-o", self.program], check=True)
+        compiler = ["cc", "-O2", "-march=native", "-pthread", HERE / "memory_floor.c", "-o", self.program]
+        subprocess.run(compiler, check=True)
 
     def time_us(self, operation, size, ranks):
         if size < LARGE:
