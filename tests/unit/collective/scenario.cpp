@@ -65,16 +65,34 @@ Difference draw_difference(Random& random, const CallCase& c) {
   return random.of(std::span<const Difference>(differences));
 }
 
+std::vector<int> far_from(const Scenario& s, int victim) {  // ranks of other hosts
+  std::vector<int> far;
+  for (int rank = 0; rank < s.world(); ++rank) {
+    if (s.hosts[static_cast<std::size_t>(rank)] != s.hosts[static_cast<std::size_t>(victim)])
+      far.push_back(rank);
+  }
+  return far;
+}
+
+void draw_second(Random& random, Scenario& s) {
+  s.second_victim = static_cast<int>((s.victim + 1 + random.below(s.world() - 1)) % s.world());
+  std::vector<SimulatedFault> faults = {SimulatedFault::kill, SimulatedFault::kill, SimulatedFault::abort};
+  const std::vector<int> far = far_from(s, s.second_victim);
+  if (!far.empty()) {
+    s.second_other = random.of(std::span<const int>(far));
+    faults.insert(faults.end(), {SimulatedFault::cut, SimulatedFault::reset});
+  }
+  s.second = random.of(std::span<const SimulatedFault>(faults));
+  constexpr std::array<std::int64_t, 4> kAfterUs = {1, 300, 30'000, 800'000};
+  s.second_after_us = random.below(random.of(std::span<const std::int64_t>(kAfterUs)));
+}
+
 void draw_fault(Random& random, Scenario& s) {
   std::vector<SimulatedFault> faults = {SimulatedFault::none,  SimulatedFault::kill,    SimulatedFault::kill,
                                         SimulatedFault::stop,  SimulatedFault::late,    SimulatedFault::leave,
                                         SimulatedFault::abort, SimulatedFault::mismatch};
-  std::vector<int> far;  // ranks of other hosts than the victim's
   s.victim = static_cast<int>(random.below(s.world()));
-  for (int rank = 0; rank < s.world(); ++rank) {
-    if (s.hosts[static_cast<std::size_t>(rank)] != s.hosts[static_cast<std::size_t>(s.victim)])
-      far.push_back(rank);
-  }
+  const std::vector<int> far = far_from(s, s.victim);
   if (!far.empty()) {
     s.other = random.of(std::span<const int>(far));
     faults.insert(faults.end(), {SimulatedFault::cut, SimulatedFault::cut_one_way, SimulatedFault::stall,
@@ -104,6 +122,7 @@ void draw_fault(Random& random, Scenario& s) {
       break;
     default: break;
   }
+  if (!s.passes() && random.one_in(4)) draw_second(random, s);
 }
 
 }  // namespace
@@ -171,6 +190,10 @@ std::string text_of(const Scenario& s) {
     if (s.fault == SimulatedFault::mismatch)
       text += fmt::format(", difference {}", static_cast<int>(s.difference));
     if (s.lasts_us > 0) text += fmt::format(", for {} us", s.lasts_us);
+  }
+  if (s.second != SimulatedFault::none) {
+    text += fmt::format(", {} us later {} of rank {} (other {})", s.second_after_us, name_of(s.second),
+                        s.second_victim, s.second_other);
   }
   for (const CallCase& c : s.program) text += "; " + text_of(c);
   return text;

@@ -50,6 +50,11 @@ struct Scenario {
   std::int64_t lasts_us = 0;  ///< of what passes; 0: for good
   std::uint64_t flip_at = 0;
   int flip_bit = 0;
+  /// Of another rank, some time after the first one: kill, abort, cut or reset.
+  SimulatedFault second = SimulatedFault::none;
+  int second_victim = 0;
+  int second_other = 0;
+  std::int64_t second_after_us = 0;
   int world() const { return static_cast<int>(hosts.size()); }
   bool passes() const;  ///< so that nobody may notice
 };

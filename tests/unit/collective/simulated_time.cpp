@@ -195,7 +195,7 @@ bool SimulatedTime::run(std::int64_t most_steps) {
 
 bool SimulatedTime::can_run(Fiber& fiber) {
   const bool rung =
-      fiber.bell != nullptr && fiber.bell->rings.load(std::memory_order_acquire) != fiber.announced;
+      fiber.bell != nullptr && !deaf_ && fiber.bell->rings.load(std::memory_order_acquire) != fiber.announced;
   const bool ready =
       fiber.descriptors != nullptr && std::ranges::any_of(*fiber.descriptors, [&](const pollfd& one) {
         return readiness_ && readiness_(one.fd, one.events);

@@ -61,6 +61,8 @@ class SimulatedTime final : public VirtualTime {
   void pause(std::int64_t us);
   /// The longest that a fiber which could run is left lying.
   void set_hiccup(std::int64_t us) { hiccup_us_ = us; }
+  /// Bells wake nobody.
+  void set_deaf(bool deaf) { deaf_ = deaf; }
   /// Whether a simulated descriptor is ready for poll's `events`.
   void set_readiness(std::function<bool(int descriptor, int events)> readiness) {
     readiness_ = std::move(readiness);
@@ -97,6 +99,7 @@ class SimulatedTime final : public VirtualTime {
   Random random_;
   std::int64_t now_us_ = 1'000'000;  // not 0, which means "never" in records
   std::int64_t hiccup_us_ = 0;
+  bool deaf_ = false;
   std::int64_t steps_ = 0;
   std::uint64_t trace_ = 0;
   std::uint64_t events_made_ = 0;

@@ -20,13 +20,15 @@ enum class Planted : std::uint8_t {
   untold_death,    ///< the watcher does not see who dies
   read_twice,      ///< a message is not released, once
   lost_message,    ///< one is not sent
+  lost_ring,       ///< who sleeps does not hear the bell
 };
-inline constexpr int kPlantedCount = 7;
+inline constexpr int kPlantedCount = 8;
 std::string_view name_of(Planted planted);
 
 struct Verdict {
   std::vector<std::string> problems;  ///< what did not hold
   bool happened = false;              ///< the fault
+  bool twice = false;                 ///< another one too
   int failed = 0;                     ///< ranks with an error
   bool disagreed = false;             ///< ranks of several hosts blame different ones
   std::uint64_t trace = 0;            ///< hash of all that happened
