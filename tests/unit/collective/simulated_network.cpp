@@ -27,7 +27,7 @@ class SimulatedStream final : public Stream {
 
   Result<std::size_t> send(std::span<const iovec> parts) override {
     network_.time_.maybe_switch();
-    if (auto error = network_.ended(own_, other_, false)) return std::unexpected(*error);
+    if (const char* why = network_.end_of(own_, other_, false)) return fail(ErrorCode::peer_lost, "{}", why);
     return network_.send(own_, other_, parts);
   }
 
@@ -50,7 +50,7 @@ class SimulatedStream final : public Stream {
     }
     network_.time_.note(got * 64 + static_cast<std::size_t>(descriptor()));
     if (got > 0) return got;
-    if (auto error = network_.ended(own_, other_, true)) return std::unexpected(*error);
+    if (const char* why = network_.end_of(own_, other_, true)) return fail(ErrorCode::peer_lost, "{}", why);
     return 0;
   }
 
@@ -145,24 +145,17 @@ bool SimulatedNetwork::has_arrived(const Direction& from) const {
   return !from.chunks.empty() && has_arrived(from.chunks.front());
 }
 
-// Why `own`'s end of the link to `other` gives nothing more; nothing while it may.
-std::optional<Error> SimulatedNetwork::ended(int own, int other, bool reads) const {
+// Why `own`'s end of the link to `other` gives nothing more; null while it may.
+const char* SimulatedNetwork::end_of(int own, int other, bool reads) const {
   const Direction& out = direction(own, other);
   const Direction& in = direction(other, own);
   const std::int64_t us = time_.time_us();
-  const auto lost = [](const char* why) {
-    Error error;
-    error.code = ErrorCode::peer_lost;
-    error.message = why;
-    return error;
-  };
-  if (in.lost_us <= us || out.reset_us <= us) return lost(reads ? "Connection reset by peer" : "Broken pipe");
-  if (reads && in.fin_us <= us && in.chunks.empty()) return lost("closed the connection");
+  if (in.lost_us <= us || out.reset_us <= us) return reads ? "Connection reset by peer" : "Broken pipe";
+  if (reads && in.fin_us <= us && in.chunks.empty()) return "closed the connection";
   const std::int64_t cut_us = std::min(out.cut_us, in.cut_us);
-  const bool idle =
-      std::ranges::none_of(out.chunks, [&](const Chunk& chunk) { return chunk.arrives_us > us; });
-  if (cut_us != kNever && idle && us - cut_us >= kIdleEndsUs) return lost("Connection timed out");
-  return std::nullopt;
+  if (cut_us == kNever || us - cut_us < kIdleEndsUs) return nullptr;
+  const bool idle = std::ranges::all_of(out.chunks, [&](const Chunk& chunk) { return has_arrived(chunk); });
+  return idle ? "Connection timed out" : nullptr;
 }
 
 std::int64_t SimulatedNetwork::silent_us(int own, int other) const {
@@ -179,7 +172,7 @@ std::int64_t SimulatedNetwork::silent_us(int own, int other) const {
 bool SimulatedNetwork::is_ready(int descriptor, int events) const {
   const int own = descriptor / ranks_;
   const int other = descriptor % ranks_;
-  if (ended(own, other, true)) return true;  // POLLHUP and POLLERR need not be asked for
+  if (end_of(own, other, true) != nullptr) return true;  // POLLHUP and POLLERR need not be asked for
   if ((events & POLLIN) != 0 && has_arrived(direction(other, own))) return true;
   return (events & POLLOUT) != 0 && direction(own, other).held < shape_.buffer_bytes;
 }

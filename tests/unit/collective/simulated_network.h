@@ -80,7 +80,7 @@ class SimulatedNetwork {
   std::size_t send(int from, int to, std::span<const iovec> parts);
   bool has_arrived(const Chunk& chunk) const;
   bool has_arrived(const Direction& from) const;
-  std::optional<Error> ended(int own, int other, bool reads) const;
+  const char* end_of(int own, int other, bool reads) const;
   std::int64_t silent_us(int own, int other) const;
 
   SimulatedTime& time_;
