@@ -133,8 +133,13 @@ Result<void> link_ranks(Group& group, const std::vector<Words>& ranks,
   std::shared_ptr<TcpTransport> tcp;
   const bool spans = only_tcp || hosts.size() > 1;
   if (spans) {
-    tcp = TRY(TcpTransport::create(socket_streams(TRY(connect_links(options, listener, addresses))),
+    HostLinks linked = connect_links(options, listener, addresses);
+    tcp = TRY(TcpTransport::create(socket_streams(std::move(linked.sockets)),
                                    {.payload_crc = payload_crc, .names = std::move(names)}));
+    if (linked.failure) {  // those that are linked may be in a call already
+      tcp->broadcast_abort({*linked.failure, group.rank});
+      return std::unexpected(*std::move(linked.failure));
+    }
     group.fragment_bytes = tcp->fragment_bytes();
     for (const auto& [key, count] : hosts) {
       if (only_tcp || count < 2) continue;  // nobody there has a slot

@@ -9,9 +9,8 @@
 #include <sys/socket.h>
 
 #include <algorithm>
-#include <chrono>
 #include <optional>
-#include <thread>
+#include <utility>
 
 namespace diji::collective {
 namespace {
@@ -43,11 +42,9 @@ Bytes covered_by(const LinkOptions& options, int from, int to) {
   return covered;
 }
 
-std::optional<Socket> call(const LinkOptions& options, int to, const std::string& address) {
-  const std::int64_t until_us = options.deadline_us;
-  const auto connected = connect_to(address, std::min(until_us, now_us() + kTalkUs));
-  if (!connected || *connected < 0) return std::nullopt;
-  Socket socket(*connected);
+// The rest of a call whose other side has something to say; nothing where that is no answer.
+std::optional<Socket> take_up(const LinkOptions& options, int to, Socket socket) {
+  const std::int64_t until_us = std::min(options.deadline_us, now_us() + kTalkUs);
   Bytes hello;
   if (!receive_all(socket.descriptor(), hello, kHelloBytes, until_us) || !has_magic(hello))
     return std::nullopt;
@@ -97,21 +94,26 @@ std::optional<std::pair<int, Socket>> answer(const LinkOptions& options, int lis
   return std::pair(from, std::move(socket));
 }
 
-std::unexpected<Error> missing(const LinkOptions& options, std::span<const std::string> addresses,
-                               const std::vector<Socket>& links) {
+// Ranks with an address and no link.
+std::vector<int> missing(std::span<const std::string> addresses, const std::vector<Socket>& links) {
   std::vector<int> ranks;
-  std::vector<std::string> names;
   for (std::size_t rank = 0; rank < links.size(); ++rank) {
-    if (addresses[rank].empty() || links[rank].descriptor() >= 0) continue;
-    ranks.push_back(static_cast<int>(rank));
-    names.push_back(fmt::format("{} at {}", rank, addresses[rank]));
+    if (!addresses[rank].empty() && links[rank].descriptor() < 0) ranks.push_back(static_cast<int>(rank));
   }
-  auto error = fail(ErrorCode::deadline,
-                    "start-up: rank {} has no link to rank {} (an interface that leads there: "
-                    "DIJI_SOCKET_IFNAME)",
-                    options.rank, fmt::join(names, ", "));
-  error.error().peer.rank = ranks.empty() ? -1 : ranks[0];
-  error.error().peer.missing = std::move(ranks);
+  return ranks;
+}
+
+Error not_linked(const LinkOptions& options, std::span<const std::string> addresses, std::vector<int> ranks) {
+  std::vector<std::string> names;
+  for (const int rank : ranks)
+    names.push_back(fmt::format("{} at {}", rank, addresses[static_cast<std::size_t>(rank)]));
+  Error error;
+  error.code = ErrorCode::deadline;
+  error.message = fmt::format(
+      "start-up: rank {} has no link to rank {} (an interface that leads there: DIJI_SOCKET_IFNAME)",
+      options.rank, fmt::join(names, ", "));
+  error.peer.rank = ranks[0];
+  error.peer.missing = std::move(ranks);
   return error;
 }
 
@@ -131,41 +133,48 @@ Result<LinkListener> listen_for_links(const std::string& rendezvous, const std::
   return listener;
 }
 
-// Higher ranks are called first, the highest of which has nobody to call and answers at once; so the calls of
-// rank after rank end, whoever waits for whom.
-Result<std::vector<int>> connect_links(const LinkOptions& options, const LinkListener& listener,
-                                       std::span<const std::string> addresses) {
+// All higher ranks are called at once, and whoever of all these and of the callers speaks is heard: a rank
+// that is silent holds up nobody. Whoever hears another waits for him; waits go from higher ranks to lower
+// ones, so never in a circle.
+HostLinks connect_links(const LinkOptions& options, const LinkListener& listener,
+                        std::span<const std::string> addresses) {
+  constexpr std::int64_t kConnectUs = 200'000;
+  constexpr int kPauseMs = 10;
   std::vector<Socket> links;
-  for (std::size_t rank = 0; rank < addresses.size(); ++rank) links.emplace_back(-1);
-  int to_answer = 0;
-  for (std::size_t rank = 0; rank < links.size(); ++rank) {
-    if (addresses[rank].empty()) continue;
-    if (static_cast<int>(rank) < options.rank) ++to_answer;
-    if (static_cast<int>(rank) <= options.rank) continue;
-    while (true) {
-      if (auto socket = call(options, static_cast<int>(rank), addresses[rank])) {
-        links[rank] = std::move(*socket);
-        break;
+  std::vector<Socket> calls;
+  for (std::size_t rank = 0; rank < addresses.size(); ++rank) {
+    links.emplace_back(-1);
+    calls.emplace_back(-1);
+  }
+  std::vector<int> left;
+  while (!(left = missing(addresses, links)).empty() && now_us() < options.deadline_us) {
+    std::vector<pollfd> ready{{listener.socket.descriptor(), POLLIN, 0}};
+    for (const int rank : left) {
+      const auto at = static_cast<std::size_t>(rank);
+      if (rank > options.rank && calls[at].descriptor() < 0) {
+        const auto until_us = std::min(options.deadline_us, now_us() + kConnectUs);
+        calls[at] = Socket(connect_to(addresses[at], until_us).value_or(-1));
       }
-      if (now_us() >= options.deadline_us) return missing(options, addresses, links);
-      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+      ready.push_back({calls[at].descriptor(), POLLIN, 0});
     }
-  }
-  while (to_answer > 0) {
-    if (now_us() >= options.deadline_us) return missing(options, addresses, links);
-    pollfd ready{listener.socket.descriptor(), POLLIN, 0};
-    if (poll(&ready, 1, 20) <= 0) continue;
+    if (poll(ready.data(), ready.size(), kPauseMs) <= 0) continue;
+    for (std::size_t i = 0; i < left.size(); ++i) {
+      const auto at = static_cast<std::size_t>(left[i]);
+      if (ready[i + 1].revents == 0) continue;
+      if (auto socket = take_up(options, left[i], std::exchange(calls[at], Socket(-1))))
+        links[at] = std::move(*socket);
+    }
+    if (ready[0].revents == 0) continue;
     auto caller = answer(options, listener.socket.descriptor());
-    if (!caller) continue;
-    const auto& [from, socket] = *caller;
-    if (from < 0 || from >= options.rank || addresses[static_cast<std::size_t>(from)].empty()) continue;
+    if (!caller || caller->first < 0 || caller->first >= options.rank) continue;
+    const auto from = static_cast<std::size_t>(caller->first);
     // One that calls again did not hear the answer to its first call.
-    if (links[static_cast<std::size_t>(from)].descriptor() < 0) --to_answer;
-    links[static_cast<std::size_t>(from)] = std::move(caller->second);
+    if (!addresses[from].empty()) links[from] = std::move(caller->second);
   }
-  std::vector<int> sockets;
-  for (Socket& link : links) sockets.push_back(link.release());
-  return sockets;
+  HostLinks linked;
+  if (!left.empty()) linked.failure = not_linked(options, addresses, std::move(left));
+  for (Socket& link : links) linked.sockets.push_back(link.release());
+  return linked;
 }
 
 }  // namespace diji::collective

@@ -6,6 +6,7 @@
 #include "base/error.h"
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -28,9 +29,13 @@ struct LinkOptions {
   std::string token;
   std::int64_t deadline_us = 0;
 };
-/// A connected socket to each rank with an address, -1 for the others: the lower rank of a pair calls. A
-/// stranger who calls is dropped. Errors: deadline, naming the ranks to which there is no link.
-Result<std::vector<int>> connect_links(const LinkOptions& options, const LinkListener& listener,
-                                       std::span<const std::string> addresses);
+struct HostLinks {
+  std::vector<int> sockets;      ///< by rank; -1: it has no address, or is not linked
+  std::optional<Error> failure;  ///< deadline, naming the ranks that have an address and no link
+};
+/// A connected socket to each rank with an address: the lower rank of a pair calls. A stranger who calls is
+/// dropped. One rank that does not answer holds up no link between others.
+HostLinks connect_links(const LinkOptions& options, const LinkListener& listener,
+                        std::span<const std::string> addresses);
 
 }  // namespace diji::collective

@@ -113,7 +113,7 @@ TEST_CASE("strangers, and callers with another token, get no link") {
   const std::vector<std::string> to_high{"", called};
   // Rank 1 is called by a stranger who says something else, by one who says nothing, and by rank 0, first
   // with a wrong token.
-  Result<std::vector<int>> high;
+  HostLinks high;
   const LinkOptions right{.rank = 1, .id = 5, .token = "right", .deadline_us = now_us() + 20'000'000};
   std::thread rank_1([&] { high = connect_links(right, listener, to_low); });
   Socket noise(connect_to(called, now_us() + 1'000'000).value());
@@ -121,18 +121,53 @@ TEST_CASE("strangers, and callers with another token, get no link") {
   const Socket silent(connect_to(called, now_us() + 1'000'000).value());
   LinkOptions low{.rank = 0, .id = 5, .token = "wrong", .deadline_us = now_us() + 3'000'000};
   const auto wrong = connect_links(low, {}, to_high);
-  REQUIRE(!wrong.has_value());
-  EXPECT(wrong.error().code == ErrorCode::deadline);
-  EXPECT(wrong.error().peer.missing == std::vector{1});
+  REQUIRE(wrong.failure.has_value());
+  EXPECT(wrong.failure->code == ErrorCode::deadline);
+  EXPECT(wrong.failure->peer.missing == std::vector{1});
   low.token = "right";
   low.deadline_us = right.deadline_us;
   const auto linked = connect_links(low, {}, to_high);
   rank_1.join();
-  REQUIRE(linked.has_value());
-  REQUIRE(high.has_value());
-  EXPECT(peer_address_of((*linked)[1]) == own_address_of((*high)[0]));
-  const Socket a((*linked)[1]);
-  const Socket b((*high)[0]);
+  EXPECT(!linked.failure);
+  EXPECT(!high.failure);
+  EXPECT(peer_address_of(linked.sockets[1]) == own_address_of(high.sockets[0]));
+  const Socket a(linked.sockets[1]);
+  const Socket b(high.sockets[0]);
+}
+
+TEST_CASE("a rank that takes up no call is named by all others, who find each other") {
+  constexpr int kRanks = 5;
+  for (const int silent : {0, 2, 4}) {
+    std::vector<LinkListener> listeners;
+    std::vector<std::string> all;
+    for (int rank = 0; rank < kRanks; ++rank) {
+      listeners.push_back(listen_for_links("127.0.0.1:1", "", false).value());
+      all.push_back(listeners.back().address);
+    }
+    std::vector<HostLinks> linked(kRanks);
+    std::vector<std::thread> threads;
+    const std::int64_t deadline_us = now_us() + 2'000'000;
+    for (int rank = 0; rank < kRanks; ++rank) {
+      if (rank == silent) continue;  // it listens, as a stopped process does
+      threads.emplace_back([&, rank] {
+        const auto at = static_cast<std::size_t>(rank);
+        std::vector<std::string> addresses = all;
+        addresses[at].clear();
+        linked[at] = connect_links({rank, 5, "token", deadline_us}, listeners[at], addresses);
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    for (int rank = 0; rank < kRanks; ++rank) {
+      if (rank == silent) continue;
+      const HostLinks& own = linked[static_cast<std::size_t>(rank)];
+      REQUIRE(own.failure.has_value());
+      const std::string named =
+          fmt::format("has no link to rank {} at {} (", silent, all[static_cast<std::size_t>(silent)]);
+      EXPECT(own.failure->message.contains(named));
+      EXPECT(own.failure->peer.missing == std::vector{silent});
+      for (const int socket : own.sockets) const Socket closed(socket);
+    }
+  }
 }
 
 }  // namespace
