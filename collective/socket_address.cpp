@@ -55,20 +55,26 @@ std::string text_of(const sockaddr_storage& address) {
   return fmt::format("[{}]:{}", host, ntohs(v6->sin6_port));
 }
 
+// A port that is bound for reuse, and at which nobody listens, may be bound for reuse again.
+Result<int> bind_to(const std::string& address) {
+  const Addresses addresses = TRY(resolve(address));
+  const int socket = open_socket(*addresses);
+  const int on = 1;
+  setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+  if (socket >= 0 && bind(socket, addresses->ai_addr, addresses->ai_addrlen) == 0) return socket;
+  const int reason = errno;
+  if (socket >= 0) close(socket);
+  return fail(ErrorCode::io, "listening at {}: {}", address, std::strerror(reason));
+}
+
 }  // namespace
 
 Result<int> listen_at(const std::string& address) {
-  const Addresses addresses = TRY(resolve(address));
-  const int listener = open_socket(*addresses);
-  const int on = 1;
-  setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-  if (listener < 0 || bind(listener, addresses->ai_addr, addresses->ai_addrlen) != 0 ||
-      listen(listener, SOMAXCONN) != 0) {
-    const int reason = errno;
-    if (listener >= 0) close(listener);
-    return fail(ErrorCode::io, "listening at {}: {}", address, std::strerror(reason));
-  }
-  return listener;
+  const int listener = TRY(bind_to(address));
+  if (listen(listener, SOMAXCONN) == 0) return listener;
+  const int reason = errno;
+  close(listener);
+  return fail(ErrorCode::io, "listening at {}: {}", address, std::strerror(reason));
 }
 
 Result<int> connect_to(const std::string& address, std::int64_t deadline_us) {
@@ -106,12 +112,7 @@ Result<bool> is_loopback(const std::string& address) {
   return true;
 }
 
-Result<std::string> free_loopback_address() {
-  const int listener = TRY(listen_at("127.0.0.1:0"));
-  std::string address = own_address_of(listener);
-  close(listener);
-  return address;
-}
+Result<int> reserve_loopback_port() { return bind_to("127.0.0.1:0"); }
 
 Result<std::string> own_address_towards(const std::string& address) {
   const Addresses addresses = TRY(resolve(address));

@@ -14,8 +14,9 @@ Result<int> listen_at(const std::string& address);
 Result<int> connect_to(const std::string& address, std::int64_t deadline_us);
 /// Whether only this host can reach the address. Errors: usage.
 Result<bool> is_loopback(const std::string& address);
-/// "127.0.0.1:41234": a free port of the loopback interface, as of now.
-Result<std::string> free_loopback_address();
+/// A port of the loopback interface that no other process is given while the descriptor is open, and at which
+/// listen_at works all the same. Errors: io.
+Result<int> reserve_loopback_port();
 /// "10.0.0.1:0": of the interface over which packets to `address` leave this host. Errors: usage, io (no way
 /// there).
 Result<std::string> own_address_towards(const std::string& address);

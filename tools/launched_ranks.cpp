@@ -109,7 +109,8 @@ Result<std::unique_ptr<LaunchedRanks>> LaunchedRanks::start(const LaunchOptions&
   std::unique_ptr<LaunchedRanks> job(new LaunchedRanks);
   job->capture_ = options.capture;
   job->token_ = TRY(token_descriptor());
-  job->address_ = TRY(collective::free_loopback_address());
+  job->port_ = TRY(collective::reserve_loopback_port());
+  job->address_ = collective::own_address_of(job->port_);
   prctl(PR_SET_CHILD_SUBREAPER, 1);
   sigset_t signals;
   sigemptyset(&signals);
@@ -183,7 +184,7 @@ LaunchedRanks::~LaunchedRanks() {
     }
   }
   end_orphans();
-  for (const int descriptor : {signals_, token_}) {
+  for (const int descriptor : {signals_, token_, port_}) {
     if (descriptor >= 0) close(descriptor);
   }
 }

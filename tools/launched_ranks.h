@@ -59,6 +59,7 @@ class LaunchedRanks {
   std::vector<Rank> ranks_;
   int token_ = -1;                                    ///< descriptor
   std::shared_ptr<collective::HostSegment> segment_;  ///< of the ranks' first communicator
+  int port_ = -1;                                     ///< descriptor that reserves the port of address_
   std::string address_;
   int signals_ = -1;
   int interrupted_ = 0;

@@ -25,7 +25,8 @@ struct Met {
 Met meet(const std::vector<std::string>& hosts) {
   Met met;
   met.transports.resize(hosts.size());
-  const std::string address = free_loopback_address().value();
+  const Socket reserved(reserve_loopback_port().value());
+  const std::string address = own_address_of(reserved.descriptor());
   const std::vector<CallCase> cases = call_cases(static_cast<int>(hosts.size()));
   std::mutex mutex;
   std::vector<std::thread> threads;

@@ -1,5 +1,6 @@
 // Whatever one rank does, no other waits past its deadline, gets a wrong result or learns another cause.
 #include "collective/bootstrap.h"
+#include "collective/handshake.h"
 #include "collective/socket_address.h"
 #include "tests/unit/collective/fault_trials.h"
 #include "tests/unit/collective/reference.h"
@@ -40,7 +41,8 @@ std::int64_t resident_bytes() {
 
 // Start-up as processes do it, and a call, by two ranks.
 void meet_and_part() {
-  const std::string address = free_loopback_address().value();
+  const Socket reserved(reserve_loopback_port().value());
+  const std::string address = own_address_of(reserved.descriptor());
   std::vector<std::thread> ranks;
   std::atomic<int> good = 0;
   for (int rank = 0; rank < 2; ++rank) {
@@ -57,7 +59,8 @@ void meet_and_part() {
 
 TEST_CASE("a rank that leaves at once has left nobody without the memory") {
   for (int round = 0; round < 20; ++round) {
-    const std::string address = free_loopback_address().value();
+    const Socket reserved(reserve_loopback_port().value());
+    const std::string address = own_address_of(reserved.descriptor());
     std::vector<std::thread> ranks;
     std::atomic<int> joined = 0;
     for (int rank = 0; rank < 3; ++rank) {
