@@ -201,6 +201,20 @@ nb::object regroup(Comm& comm, const Make& make) {
   return wrapped(without_gil([&] { return make(*communicator); }));
 }
 
+/// An array of bytes in memory that the other ranks of the host read in place.
+nb::object allocate(Comm& comm, std::int64_t bytes) {
+  const auto communicator = comm.communicator;
+  if (communicator == nullptr) return closed();
+  auto made = without_gil([&] { return communicator->allocate(bytes); });
+  if (!made) return raise(made.error());
+  auto owned = std::make_unique<collective::Allocation>(*std::move(made));
+  std::byte* data = owned->data();
+  const auto size = static_cast<std::size_t>(bytes);
+  const nb::capsule owner(owned.release(),
+                          [](void* p) noexcept { delete static_cast<collective::Allocation*>(p); });
+  return nb::cast(nb::ndarray<nb::numpy, std::uint8_t>(data, 1, &size, owner));
+}
+
 nb::object wait(const Handle& handle, std::int64_t timeout_us) {
   const auto done = without_gil([&] { return handle.work->wait(timeout_us); });
   return done ? nb::none() : raise(done.error());
@@ -241,6 +255,7 @@ void define_communicator(nb::module_& module) {
           nb::arg("counts").none(), nb::arg("receive_counts").none(), nb::arg("exact"), nb::arg("algorithm"),
           nb::arg("timeout_us"), nb::arg("waits"))
       .def("run_group", &run_group)
+      .def("allocate", &allocate)
       .def("split",
            [](Comm& comm, int color, int key) {
              return regroup(comm, [&](collective::Communicator& parent) {

@@ -28,6 +28,10 @@ struct diji_prepared {
   std::unique_ptr<diji::collective::PreparedCall> call;
 };
 
+struct diji_memory {
+  diji::collective::Allocation allocation;
+};
+
 namespace {
 
 using diji::ErrorCode;
@@ -194,6 +198,22 @@ diji_status_code diji_comm_shrink(diji_comm* comm, int64_t timeout_us, diji_comm
 void diji_comm_abort(diji_comm* comm, const char* why) {
   if (comm != nullptr) comm->communicator->abort(why == nullptr ? "" : why);
 }
+
+diji_status_code diji_comm_allocate(diji_comm* comm, int64_t bytes, diji_memory** memory) {
+  return guarded([&]() -> Result<void> {
+    if (comm == nullptr || memory == nullptr) return usage("diji_comm_allocate: a null pointer");
+    auto owned = std::make_unique<diji_memory>();
+    owned->allocation = TRY(comm->communicator->allocate(bytes));
+    *memory = owned.release();
+    return {};
+  });
+}
+
+void* diji_memory_data(const diji_memory* memory) {
+  return memory == nullptr ? nullptr : memory->allocation.data();
+}
+
+void diji_memory_free(diji_memory* memory) { delete memory; }
 
 diji_status_code diji_run(diji_comm* comm, const diji_call* calls, size_t call_count) {
   return guarded([&]() -> Result<void> {

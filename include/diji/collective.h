@@ -117,6 +117,16 @@ DIJI_API diji_status_code diji_comm_shrink(diji_comm* comm, int64_t timeout_us, 
 /* Ends whatever any rank does in `comm` with the error "aborted", which says `why`; returns at once. */
 DIJI_API void diji_comm_abort(diji_comm* comm, const char* why);
 
+/* Memory of this rank that the other ranks of its host read in place wherever a call is given it, or a part
+ * of it: no copy, no flag. Not a collective: each rank allocates what it likes, when it likes. At the start
+ * of a page, zeros at first. Free with diji_memory_free, when no call uses it; it may outlive the
+ * communicator. */
+typedef struct diji_memory diji_memory;
+DIJI_API diji_status_code diji_comm_allocate(diji_comm* comm, int64_t bytes, diji_memory** memory);
+/* Null for null. */
+DIJI_API void* diji_memory_data(const diji_memory* memory);
+DIJI_API void diji_memory_free(diji_memory* memory);
+
 /* One call. All zero but what applies: = {.struct_size = sizeof(diji_call), .operation = …}. */
 typedef struct diji_call {
   uint32_t struct_size; /* sizeof(diji_call) */

@@ -237,6 +237,16 @@ class Communicator:
         messages = [("send", x, peer) for x, peer in sends] + [("receive", out, peer) for out, peer in receives]
         self._comm.run_group(messages, _microseconds(timeout))
 
+    def empty(self, shape: int | tuple[int, ...], dtype: Any = numpy.float32) -> numpy.ndarray:
+        """A new array, of zeros at first, that the other ranks of this host read in place wherever a call is given
+        it or a part of it. Not a collective: each rank makes what it likes. Raises OutOfMemoryError."""
+        sizes = (shape,) if isinstance(shape, int) else tuple(shape)
+        count = 1
+        for size in sizes:
+            count *= size
+        memory = self._comm.allocate(max(count * numpy.dtype(dtype).itemsize, 1))
+        return memory[: count * numpy.dtype(dtype).itemsize].view(dtype).reshape(sizes)
+
     def split(self, color: int | None, key: int = 0) -> Communicator | None:
         """Ranks of one color form a communicator, ordered by key, then by rank. None: this rank is in none."""
         part = self._comm.split(-1 if color is None else color, key)

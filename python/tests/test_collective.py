@@ -120,6 +120,18 @@ def check_works(comm):
     comm.all_reduce(numpy.ones(1_000_000), wait=False)  # and nobody asks
 
 
+def check_memory(comm):
+    x, y = comm.empty((300, 100)), comm.empty((3, 100, 300), "int64")
+    x += comm.rank
+    y[...] = comm.rank
+    for _ in range(3):
+        assert (comm.all_reduce(x) == sum(range(comm.world))).all()
+        assert comm.all_to_all(y, out=y) is y
+        assert (y[:, 0, 0] == range(comm.world)).all()
+        y[...] = comm.rank
+    assert comm.empty(0).shape == (0,)
+
+
 def check_groups(comm):
     part = comm.split(comm.rank % 2)
     assert part.world == (2 if comm.rank % 2 == 0 else 1) and part.rank == comm.rank // 2

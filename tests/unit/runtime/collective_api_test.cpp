@@ -71,6 +71,22 @@ TEST_CASE("works, prepared calls, and what becomes of handles") {
   EXPECT(copy == nullptr);
 }
 
+TEST_CASE("memory that peers read in place may outlive its communicator") {
+  diji_memory* memory = nullptr;
+  {
+    const Alone alone;
+    EXPECT(diji_comm_allocate(alone.comm, 0, &memory) == DIJI_STATUS_USAGE);
+    REQUIRE(diji_comm_allocate(alone.comm, 12, &memory) == DIJI_STATUS_OK);
+    auto* x = static_cast<float*>(diji_memory_data(memory));
+    x[2] = 5;
+    EXPECT(diji_all_reduce(alone.comm, x, x, 3, DIJI_F32, DIJI_REDUCE_SUM) == DIJI_STATUS_OK);
+  }
+  EXPECT(static_cast<float*>(diji_memory_data(memory))[2] == 5);
+  diji_memory_free(memory);
+  diji_memory_free(nullptr);
+  EXPECT(diji_memory_data(nullptr) == nullptr);
+}
+
 TEST_CASE("what is wrong with a call is told") {
   const Alone alone;
   float x = 1;
