@@ -130,9 +130,9 @@ def bench(trial, iterations="--iters 100000000", operation=None):
 
 def survivors_name(trial, err):
     """In its call, or still in start-up, where an error may not say whose it is: one line each then."""
-    named = rf"(?m)^rank (\d+): \w+ #\d+: .*\brank {trial.victim} (?:on \S+ \(pid \d+\)|at )"
+    named = rf"(?m)^rank (\d+): \w+ #\d+: .*(?:\brank|,) {trial.victim} (?:on \S+ \(pid \d+\)|at )"
     told = set(map(int, re.findall(named, err)))
-    starting = re.findall(rf"(?m)^diji: start-up\b.*\brank {trial.victim} (?:at|on|never) ", err)
+    starting = re.findall(rf"(?m)^diji: start-up\b.*(?:\brank|,) {trial.victim} (?:at|on|never) ", err)
     missing = set(range(trial.ranks)) - {trial.victim} - told
     if len(starting) >= len(missing):
         return []
