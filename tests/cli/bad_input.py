@@ -85,7 +85,7 @@ class Usage(Case):
                     self.assertIn(f"  {option}  ", text)
                 (example,) = re.findall(r"^Example:\n  diji (.*)$", text, re.M)
                 path = f"{pathlib.Path(OPTIONS.diji).parent}:{self.environment['PATH']}"  # launch finds diji there
-                # There is no job to look at: launched.py has one.
+                # There is no job to look at: collective.py has one.
                 self.diji(*shlex.split(example), code=3 if verb == "ranks" else 0, PATH=path)
 
 

@@ -1,6 +1,5 @@
 """diji launch, ranks and bench collective: what is said, how soon, and what is left when ranks end in every way."""
 
-import contextlib
 import functools
 import json
 import os
@@ -10,112 +9,18 @@ import re
 import resource
 import shlex
 import signal
-import subprocess
-import tempfile
+import socket
 import time
 
 import case
 from case import Case
+from jobs import DEATH_S, Job, running
 
 LOOP = ["bench", "collective", "all_reduce", "--bytes", "4K", "--iters", "100000000"]  # until somebody ends it
-DEATH_S = 5  # five times the bound; the grace of 10 s, after which launch kills who is left, must not be needed
 FORKS = """#!/bin/sh
 sleep 60 & # keeps every descriptor that the rank has
 exec "$@"
 """
-
-
-def state_of(pid):
-    """The letter of /proc/PID/stat; nothing where there is no such process."""
-    try:
-        return pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except OSError:
-        return None
-
-
-def running(marker):
-    """Processes whose environment has the marker: a job's ranks and whatever they started."""
-    found = []
-    for folder in pathlib.Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):
-            if marker.encode() in (folder / "environ").read_bytes() and state_of(folder.name) not in (None, "Z"):
-                found.append(int(folder.name))
-    return found
-
-
-class Job:
-    """A launcher with its output in files: a pipe would stay open in whatever outlives it."""
-
-    def __init__(self, test, ranks, command, *options, **environment):
-        self.test = test
-        self.folder = pathlib.Path(tempfile.mkdtemp(dir=test.here))
-        self.temporary = self.folder / "tmp"
-        self.temporary.mkdir()
-        self.marker = f"DIJI_TEST_JOB={self.folder}"
-        environment = test.environment | environment
-        environment |= {"TMPDIR": str(self.temporary), "DIJI_TEST_JOB": str(self.folder)}
-        words = [case.OPTIONS.diji, "launch", "-n", str(ranks), *options, "--", *map(str, command)]
-        with (self.folder / "out").open("w") as out, (self.folder / "err").open("w") as err:
-            files = {"cwd": test.here, "stdin": subprocess.DEVNULL, "stdout": out, "stderr": err}
-            self.process = subprocess.Popen(words, env=environment, **files)
-        test.addCleanup(self.clean)
-
-    def clean(self):
-        for pid in running(self.marker):
-            with contextlib.suppress(OSError):
-                os.kill(pid, signal.SIGKILL)
-        self.process.kill()
-        self.process.wait()
-
-    def out(self):
-        return (self.folder / "out").read_text()
-
-    def err(self):
-        return (self.folder / "err").read_text()
-
-    def until(self, what, seconds=20):
-        deadline = time.monotonic() + seconds
-        while not (found := what()):
-            if time.monotonic() > deadline or self.process.poll() is not None:
-                self.test.fail(f"{what} did not come to be: {self.out()}{self.err()}")
-            time.sleep(0.01)
-        return found
-
-    def pids(self, ranks):
-        """By rank, once all of them call."""
-
-        def look():
-            for child in self.children()[:1]:
-                run = self.test.run_program(case.OPTIONS.diji, "ranks", child, "--json")
-                found = json.loads(run.stdout)["communicators"][0]["ranks"] if run.returncode == 0 else []
-                if sum(bool(rank["calls"]) for rank in found) == ranks:
-                    return [rank["pid"] for rank in found]
-            return None
-
-        return self.until(look)
-
-    def children(self):
-        listed = pathlib.Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text()
-        return [int(pid) for pid in listed.split()]
-
-    def end(self, code, seconds=DEATH_S):
-        begin = time.monotonic()
-        try:
-            found = self.process.wait(timeout=120)
-        except subprocess.TimeoutExpired:
-            self.test.fail(f"it does not end: {self.err()}")
-        took = time.monotonic() - begin
-        self.test.assertEqual(found, code, self.out() + self.err())
-        self.test.assertLess(took, seconds, self.err())
-        self.nothing_left()
-        return self.err()
-
-    def nothing_left(self, seconds=0):
-        deadline = time.monotonic() + seconds
-        while (left := running(self.marker)) and time.monotonic() < deadline:
-            time.sleep(0.01)
-        self.test.assertEqual(left, [])
-        self.test.assertEqual(list(self.temporary.iterdir()), [])
 
 
 class Collective(Case):
@@ -129,15 +34,15 @@ class Collective(Case):
         """`$DIJI` is the command."""
         return Job(self, ranks, ["sh", "-c", text], *options, DIJI=case.OPTIONS.diji, **environment)
 
-    def one_line_a_rank(self, err, ranks, dead, ending):
+    def one_line_a_rank(self, err, ranks, dead, ending, pid=r"\d+", found=""):
         """What survivors say and what launch says; that both name the dead rank."""
         for rank in set(range(ranks)) - {dead}:
             lines = [line for line in err.splitlines() if re.match(rf"rank {rank}: \w+ #\d+: ", line)]
             self.assertEqual(len(lines), 1, err)
-            self.assertRegex(lines[0], rf": rank {dead} on \S+ \(pid \d+\)", err)
+            self.assertRegex(lines[0], rf": rank {dead} on \S+ \(pid {pid}\){found}", err)
         report = [line for line in err.splitlines() if line.startswith("diji launch: rank ")]
         self.assertEqual(len(report), ranks, err)
-        self.assertRegex(report[dead], rf"^diji launch: rank {dead} \(pid \d+\): {ending}", err)
+        self.assertRegex(report[dead], rf"^diji launch: rank {dead} \(pid {pid}\): {ending}", err)
         for rank in set(range(ranks)) - {dead}:
             self.assertRegex(report[rank], r"exit code 5; (in|after) #\d+ \w+", err)
 
@@ -159,7 +64,8 @@ class Collective(Case):
                 time.sleep(draw.random() * 0.2)
                 dead = draw.randrange(ranks)
                 os.kill(pids[dead], signal.SIGKILL)
-                self.one_line_a_rank(job.end(5), ranks, dead, r"killed by signal 9 \(Killed\)")
+                ending = r"killed by signal 9 \(Killed\)"
+                self.one_line_a_rank(job.end(5), ranks, dead, ending, pids[dead], " died$")
 
     def test_ranks_of_several_hosts(self):
         for host, environment, transport in (
@@ -219,9 +125,10 @@ class Collective(Case):
         self.assertRegex(err, r"for rank 2 on \S+ \(pid \d+\), which shows no sign of life for")
 
     def test_a_stopped_rank_is_ended(self):
-        job = self.job(2, LOOP, "--timeout", "1")
+        job = self.job(2, LOOP, "--timeout", "3")  # longer than it takes to count as silent
         os.kill(job.pids(2)[0], signal.SIGSTOP)
         err = job.end(5, seconds=20)
+        self.assertRegex(err, r"(?m)^rank 1: \w+ #\d+: .* waits [\d.]+ s for rank 0 .*no sign of life")
         self.assertRegex(err, r"diji launch: rank 0 \(pid \d+\): killed by signal 9")
 
     def test_a_rank_leaves_early(self):
@@ -232,6 +139,7 @@ class Collective(Case):
     def test_ranks_that_differ(self):
         for mine, other, named in (
             ("all_reduce", "barrier", ("all_reduce", "barrier")),
+            ("all_reduce", "all_gather", ("all_reduce of 1024 f32, sum", "all_gather of 512 f32")),
             ("broadcast", "broadcast --root 1", ("root 0", "root 1")),
             ("all_gather", "all_gather --dtype i32", ("f32", "i32")),
             ("all_reduce", "all_reduce --redop max", ("sum", "max")),
@@ -265,6 +173,14 @@ class Collective(Case):
         job = self.shell(3, text, "--timeout", "1")
         err = job.end(5, seconds=10)
         self.assertEqual(err.count("rank 2 never arrived"), 2, err)
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            address = f"127.0.0.1:{free.getsockname()[1]}"
+        token = self.write("token", b"secret\n")
+        token.chmod(0o600)
+        environment = {"DIJI_RANK": "0", "DIJI_WORLD_SIZE": "2", "DIJI_RENDEZVOUS": address}
+        environment |= {"DIJI_TOKEN_FILE": str(token), "DIJI_TIMEOUT": "1"}  # and no launcher
+        words = ["bench", "collective", "barrier"]
+        self.refused(*words, code=5, error="deadline", says=["rank 1 never arrived"], **environment)
 
     def test_the_launcher_is_killed(self):
         job = self.job(3, LOOP)
@@ -274,14 +190,28 @@ class Collective(Case):
         job.nothing_left(seconds=DEATH_S)
 
     def test_signals_of_the_launcher(self):
-        for number, code in ((signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)):
-            direct = [case.OPTIONS.diji, *LOOP]
-            for command, processes in ((direct, 2), (["sh", "-c", f"{shlex.join(direct)}; true"], 4)):
+        direct = [case.OPTIONS.diji, *LOOP]
+        for command, comes in (
+            (direct, lambda job: len(running(job.marker)) > 2),  # while they start
+            (direct, lambda job: job.pids(2)),  # while they call
+            (["sh", "-c", f"{shlex.join(direct)}; true"], lambda job: len(running(job.marker)) > 4),
+        ):
+            for number, code in ((signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)):
                 with self.subTest(number=number, command=command[0]):
                     job = Job(self, 2, command)
-                    job.until(functools.partial(lambda job, all: len(running(job.marker)) > all, job, processes))
+                    job.until(functools.partial(comes, job))
                     job.process.send_signal(number)
                     self.assertNotIn("diji launch", job.end(code))
+
+    def test_environment_of_ranks(self):
+        names = ["RANK", "WORLD_SIZE", "LOCAL_RANK", "RENDEZVOUS", "TOKEN_FILE", "TIMEOUT"]
+        text = "echo " + " ".join(f"$DIJI_{name}" for name in names) + '; stat -L -c %a "$DIJI_TOKEN_FILE"'
+        job = self.shell(2, text, "--tag", "--timeout", "7", "--")
+        job.end(0)
+        for rank in range(2):
+            lines = [line[4:] for line in job.out().splitlines() if line.startswith(f"[{rank}] ")]
+            self.assertRegex(lines[0], rf"^{rank} 2 {rank} 127\.0\.0\.1:\d+ /\S+ 7$")
+            self.assertEqual(lines[1], "600")
 
     def test_exit_codes_and_output(self):
         job = self.shell(3, 'echo "rank $DIJI_RANK of $DIJI_WORLD_SIZE, $DIJI_LOCAL_RANK"; exit $((DIJI_RANK * 3))')
@@ -301,6 +231,32 @@ class Collective(Case):
     def test_what_ranks_leave_behind_ends(self):
         job = self.shell(2, "sleep 60 & exit 0")
         job.end(0)
+
+    def test_rows_of_bench(self):
+        keys = {"operation", "algorithm", "transport", "size_bytes", "count", "dtype", "redop", "root", "in_place"}
+        keys |= {"registered", "time_us", "algbw_gbps", "busbw_gbps", "wrong"}
+        for operation, registered in (
+            ("all_reduce", False),
+            ("all_gather", True),
+            ("reduce_scatter", False),
+            ("broadcast", False),
+            ("reduce", True),
+            ("gather", False),
+            ("scatter", False),
+            ("all_to_all", False),
+        ):
+            with self.subTest(operation):
+                words = ["bench", "collective", operation, "--sizes", "512:64K", "--check", "--seconds", "0.01"]
+                words += ["--dtype", "bf16", "--json", *["--registered"] * registered]
+                job = self.job(3, words)
+                job.end(0, seconds=30)
+                rows = json.loads(job.out())["rows"]
+                self.assertEqual(len(rows), 8)
+                for row in rows:
+                    self.assertEqual(keys - set(row), set())
+                    self.assertEqual((row["operation"], row["wrong"], row["transport"]), (operation, 0, "shm"))
+                    self.assertEqual(row["registered"], registered)
+                    self.assertGreater(row["time_us"], 0)
 
     def priced(self, operation, world, size, topology=None, *words):
         """{algorithm: row}"""
@@ -382,21 +338,22 @@ class Collective(Case):
         for words, code, part in (
             ([], 2, "needs CMD"),
             (["true"], 2, "needs -n N"),
-            (["-n", "0", "true"], 2, "-n"),
-            (["-n", "x", "true"], 2, "-n"),
+            (["-n", "0", "true"], 2, "-n: '0'"),
+            (["-n", "x", "true"], 2, "-n: 'x'"),
             (["-n", "2"], 2, "CMD"),
             (["-n", "2", "--timeout", "0", "true"], 2, "--timeout"),
-            (["-n", "2", "./no-such-command"], 3, "no-such-command"),
+            (["-n", "2", "./no-such-command", "--json"], 3, "no-such-command"),
         ):
             with self.subTest(words):
                 self.assertIn(part, self.diji("launch", *words, code=code).stderr)
         self.assertIn("is no verb", self.diji("lunch", code=2).stderr)
+        self.refused("bench", "collective", "all_redcue", code=2, error="usage", says=["all_reduce"])
         open_to_all = self.write("token", b"secret\n")
         open_to_all.chmod(0o644)
         barrier = ["bench", "collective", "barrier"]
         rank = {"DIJI_RANK": "0", "DIJI_WORLD_SIZE": "1"}
         for environment, part in (
-            (rank | {"DIJI_TOKEN_FILE": str(open_to_all)}, "others may read it"),
+            (rank | {"DIJI_TOKEN_FILE": str(open_to_all)}, "others may read it; make it yours alone (chmod 600)"),
             (rank | {"DIJI_TOKEN_FILE": str(self.here / "absent")}, "no such file"),
             (rank | {"DIJI_WORLD_SIZE": "many"}, "DIJI_WORLD_SIZE=many is no number"),
             (rank | {"DIJI_WORLD_SIZE": "-1"}, "DIJI_WORLD_SIZE=-1 is no number"),
@@ -408,8 +365,8 @@ class Collective(Case):
             (rank | {"DIJI_WARN_AFTER": "-3"}, "DIJI_WARN_AFTER=-3 is no number"),
         ):
             with self.subTest(environment):
-                code = 3 if "absent" in str(environment) else 2
-                self.assertIn(part, self.diji(*barrier, code=code, **environment).stderr)
+                code, error = (3, "not_found") if "absent" in str(environment) else (2, "usage")
+                self.refused(*barrier, code=code, error=error, says=[part], **environment)
 
     def test_ranks_of_a_job_that_waits(self):
         job = self.job(2, LOOP)
@@ -433,9 +390,9 @@ class Collective(Case):
         os.kill(pids[1], signal.SIGCONT)
         job.process.terminate()
         job.end(143)
-        for word, code, part in (
-            (os.getpid(), 3, "is no rank of a job"),
-            (pids[0], 3, "No such file"),
-            ("x", 2, "is no process id"),
+        for word, code, error, part in (
+            (os.getpid(), 3, "not_found", "is no rank of a job"),
+            (pids[0], 3, "not_found", "No such file"),
+            ("x", 2, "usage", "'x' is no process id"),
         ):
-            self.assertIn(part, self.diji("ranks", word, code=code).stderr)
+            self.refused("ranks", word, code=code, error=error, says=[part])

@@ -16,7 +16,6 @@ import bad_input
 import bench
 import case
 import collective
-import launched
 import makers
 
 
@@ -30,7 +29,7 @@ def main():
     loader = unittest.TestLoader()
     if case.OPTIONS.pattern:
         loader.testNamePatterns = [f"*{case.OPTIONS.pattern}*"]
-    modules = (bad_input, answers, bench, collective, launched, makers)
+    modules = (bad_input, answers, bench, collective, makers)
     suite = unittest.TestSuite(loader.loadTestsFromModule(module) for module in modules)
     result = unittest.TextTestRunner(verbosity=2).run(suite)
     return 0 if result.wasSuccessful() and result.testsRun > 0 else 1
