@@ -44,7 +44,7 @@ Result<std::int64_t> microseconds_of(const char* name, std::int64_t otherwise) {
   if (!seconds) return otherwise;
   char* end = nullptr;
   const double value = std::strtod(seconds->c_str(), &end);
-  if (*end != '\0' || !(value > 0) || value > 1e6)
+  if (*end != '\0' || !(value > 0) || value * 1e6 > kTimeoutMaxUs)
     return fail(ErrorCode::usage, "{}={} is no number of seconds", name, *seconds);
   return static_cast<std::int64_t>(value * 1e6);
 }
@@ -230,8 +230,9 @@ Result<Group> join(const Identity& identity) {
 }
 
 Result<std::unique_ptr<Communicator>> communicator_of_job(CommunicatorOptions options) {
-  const Identity identity = TRY(identity_from_environment());
+  Identity identity = TRY(identity_from_environment());
   if (options.timeout_us < 0) options.timeout_us = identity.timeout_us;
+  identity.timeout_us = options.timeout_us;
   if (options.warning_us < 0) options.warning_us = identity.warning_us;
   return Communicator::create(TRY(join(identity)), std::move(options));
 }

@@ -10,6 +10,9 @@
 
 namespace diji::collective {
 
+/// The longest time-out, 11 days: no sum of times overflows, nor any other unit.
+inline constexpr std::int64_t kTimeoutMaxUs = 1'000'000'000'000;
+
 /// Who this process is in its job. A job of one where no launcher says otherwise.
 struct Identity {
   int rank = 0;
@@ -35,7 +38,8 @@ Result<bool> payload_crc_from_environment();
 /// others. DIJI_TRANSPORT=tcp: links with all. DIJI_SOCKET_IFNAME: the interface to be called at.
 Result<Group> join(const Identity& identity);
 
-/// Both of the above. Times of `options` below 0: the identity's.
+/// Both of the above. Times of `options` below 0: the identity's. Meeting the others is a wait like any
+/// other: it ends after `options.timeout_us`.
 Result<std::unique_ptr<Communicator>> communicator_of_job(CommunicatorOptions options = {.timeout_us = -1,
                                                                                          .warning_us = -1});
 

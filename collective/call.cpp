@@ -62,17 +62,17 @@ void extents_of(const Blocks& blocks, int world, std::vector<Extent>& extents) {
   }
 }
 
-Result<void> check_list(std::span<const std::int64_t> list, int world, std::string_view name) {
+Result<void> check_list(std::span<const std::int64_t> list, int world, std::int64_t most,
+                        std::string_view name) {
   if (list.empty()) return {};
   if (std::ssize(list) != world) {
     return fail(ErrorCode::usage, "{} has {} entries; one for each of the {} ranks", name, list.size(),
                 world);
   }
   for (int rank = 0; rank < world; ++rank) {
-    if (list[static_cast<std::size_t>(rank)] < 0) {
-      return fail(ErrorCode::usage, "{} of rank {} is {}; not below 0", name, rank,
-                  list[static_cast<std::size_t>(rank)]);
-    }
+    const std::int64_t entry = list[static_cast<std::size_t>(rank)];
+    if (entry < 0 || entry > most)
+      return fail(ErrorCode::usage, "{} of rank {} is {}; from 0 to {}", name, rank, entry, most);
   }
   return {};
 }
@@ -157,8 +157,9 @@ Extent part_of(Extent whole, int parts, int index, std::int64_t granule) {
 }
 
 Result<void> check_call(const Call& call, int rank, int world) {
-  constexpr std::int64_t kCountMax = std::numeric_limits<std::int64_t>::max() / 64;
-  if (call.count < 0 || call.count > kCountMax / world) {
+  // All ranks' blocks together, in bytes, are a number too.
+  const std::int64_t most = std::numeric_limits<std::int64_t>::max() / 64 / world;
+  if (call.count < 0 || call.count > most) {
     return fail(ErrorCode::usage, "{}: a count of {}", name_of(call.operation), call.count);
   }
   if (has_root(call.operation) && (call.root < 0 || call.root >= world)) {
@@ -168,10 +169,10 @@ Result<void> check_call(const Call& call, int rank, int world) {
     return fail(ErrorCode::usage, "{}: {} has no meaning for {}", name_of(call.operation),
                 name_of(call.reduction), name_of(call.type));
   }
-  TRY(check_list(call.counts, world, "counts"));
-  TRY(check_list(call.displacements, world, "displacements"));
-  TRY(check_list(call.receive_counts, world, "receive_counts"));
-  TRY(check_list(call.receive_displacements, world, "receive_displacements"));
+  TRY(check_list(call.counts, world, most, "counts"));
+  TRY(check_list(call.displacements, world, most, "displacements"));
+  TRY(check_list(call.receive_counts, world, most, "receive_counts"));
+  TRY(check_list(call.receive_displacements, world, most, "receive_displacements"));
   if (call.operation == Operation::all_to_all && call.counts.empty() != call.receive_counts.empty()) {
     return fail(ErrorCode::usage, "all_to_all: counts of one direction without those of the other");
   }

@@ -5,6 +5,7 @@
 #include "collective/regroup.h"
 #include "runtime/c_error.h"
 
+#include <algorithm>
 #include <future>
 #include <span>
 #include <string>
@@ -42,6 +43,7 @@ using diji::c_api::usage;
 using diji::collective::Call;
 using diji::collective::Communicator;
 using diji::collective::CommunicatorOptions;
+using diji::collective::kTimeoutMaxUs;
 
 static_assert(static_cast<int>(diji::collective::Operation::receive) == DIJI_RECV &&
                   static_cast<int>(diji::collective::Reduction::logical_xor) == DIJI_REDUCE_LXOR &&
@@ -57,7 +59,7 @@ Result<CommunicatorOptions> options_of(const diji_comm_options* given) {
   if (given->error_mode != DIJI_ERRORS_RETURN && given->error_mode != DIJI_ERRORS_ABORT)
     return fail(ErrorCode::usage, "diji_comm_options: {} is no error mode",
                 static_cast<int>(given->error_mode));
-  if (given->timeout_us > 0) options.timeout_us = given->timeout_us;
+  if (given->timeout_us > 0) options.timeout_us = std::min(given->timeout_us, kTimeoutMaxUs);
   if (given->warn_after_us > 0) options.warning_us = given->warn_after_us;
   options.on_failure = [callback = given->on_failure, context = given->context,
                         ends = given->error_mode == DIJI_ERRORS_ABORT](const diji::Error& error) {
@@ -108,7 +110,7 @@ Result<Call> call_of(const diji_call& given, int world) {
               .receive_displacements = list_of(given.receive_displacements, world),
               .exact = given.exact != 0,
               .algorithm = given.algorithm == nullptr ? std::string_view() : given.algorithm,
-              .timeout_us = given.timeout_us == 0 ? -1 : given.timeout_us};
+              .timeout_us = given.timeout_us == 0 ? -1 : std::min(given.timeout_us, kTimeoutMaxUs)};
 }
 
 Result<std::vector<Call>> calls_of(std::string_view function, const diji_comm* comm, const diji_call* calls,
@@ -192,7 +194,11 @@ diji_status_code diji_comm_dup(diji_comm* comm, diji_comm** copy) {
 
 diji_status_code diji_comm_shrink(diji_comm* comm, int64_t timeout_us, diji_comm** rest) {
   return make_comm("diji_comm_shrink", comm, rest,
-                   [&](Communicator& parent) { return diji::collective::shrink(parent, timeout_us); });
+                   [&](Communicator& parent) -> Result<std::unique_ptr<Communicator>> {
+                     if (timeout_us < 0) return usage("diji_comm_shrink: a time below 0");
+                     const std::int64_t us = timeout_us == 0 ? parent.options().timeout_us : timeout_us;
+                     return diji::collective::shrink(parent, std::min(us, kTimeoutMaxUs));
+                   });
 }
 
 void diji_comm_abort(diji_comm* comm, const char* why) {
@@ -240,7 +246,7 @@ int diji_work_done(const diji_work* work) { return work != nullptr && work->work
 diji_status_code diji_work_wait(const diji_work* work, int64_t timeout_us) {
   return guarded([&]() -> Result<void> {
     if (work == nullptr) return usage("diji_work_wait: a null pointer");
-    return work->work->wait(timeout_us);
+    return work->work->wait(std::min(timeout_us, kTimeoutMaxUs));
   });
 }
 

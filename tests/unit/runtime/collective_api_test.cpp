@@ -5,6 +5,9 @@
 
 #include <doctest/doctest.h>
 
+#include <chrono>
+#include <cstdint>
+#include <cstdlib>
 #include <string_view>
 #include <vector>
 
@@ -50,6 +53,7 @@ TEST_CASE("works, prepared calls, and what becomes of handles") {
   diji_work* work = nullptr;
   REQUIRE(diji_start(alone.comm, &call, 1, &work) == DIJI_STATUS_OK);
   EXPECT(diji_work_wait(work, -1) == DIJI_STATUS_OK);
+  EXPECT(diji_work_wait(work, INT64_MAX) == DIJI_STATUS_OK);
   EXPECT(diji_work_done(work) == 1);
   EXPECT(y == std::vector<std::int32_t>{3, 6});
   diji_work_free(work);
@@ -116,6 +120,18 @@ TEST_CASE("what is wrong with a call is told") {
   call.count = 1;
   EXPECT(diji_run(alone.comm, &call, 1) == DIJI_STATUS_USAGE);
   EXPECT(message().contains("band"));
+  EXPECT(diji_comm_shrink(alone.comm, -1, nullptr) == DIJI_STATUS_USAGE);
+  diji_comm* rest = nullptr;
+  EXPECT(diji_comm_shrink(alone.comm, -1, &rest) == DIJI_STATUS_USAGE);
+  EXPECT(message() == "diji_comm_shrink: a time below 0");
+  const std::int64_t most = INT64_MAX;
+  const diji_call gather{.struct_size = sizeof(diji_call),
+                         .operation = DIJI_ALL_GATHER,
+                         .input = &x,
+                         .output = &y,
+                         .counts = &most};
+  EXPECT(diji_run(alone.comm, &gather, 1) == DIJI_STATUS_USAGE);
+  EXPECT(message().contains("counts of rank 0 is 9223372036854775807; from 0 to "));
   EXPECT(diji_run(nullptr, &call, 1) == DIJI_STATUS_USAGE);
   EXPECT(diji_start(alone.comm, &call, 1, nullptr) == DIJI_STATUS_USAGE);
   EXPECT(diji_comm_create(nullptr, nullptr) == DIJI_STATUS_USAGE);
@@ -144,6 +160,28 @@ TEST_CASE("an abort ends the communicator, and the callback is told why") {
   EXPECT(diji_barrier(comm) == DIJI_STATUS_DEADLINE);
   EXPECT(told == 1);
   diji_comm_free(comm);
+}
+
+struct InWorldOfTwo {  // as rank 0, whom nobody calls
+  InWorldOfTwo() {
+    setenv("DIJI_RANK", "0", 1);
+    setenv("DIJI_WORLD_SIZE", "2", 1);
+    setenv("DIJI_RENDEZVOUS", "127.0.0.1:0", 1);
+  }
+  ~InWorldOfTwo() {
+    for (const char* name : {"DIJI_RANK", "DIJI_WORLD_SIZE", "DIJI_RENDEZVOUS"}) unsetenv(name);
+  }
+};
+
+TEST_CASE("the start ends after the time-out of the options") {
+  const InWorldOfTwo alone;
+  const diji_comm_options options{.struct_size = sizeof(diji_comm_options), .timeout_us = 200'000};
+  const auto begin = std::chrono::steady_clock::now();
+  diji_comm* comm = nullptr;
+  EXPECT(diji_comm_create(&options, &comm) == DIJI_STATUS_DEADLINE);
+  EXPECT(message().contains("rank 1 never arrived"));
+  EXPECT(std::chrono::steady_clock::now() - begin < std::chrono::seconds(30));  // DIJI_TIMEOUT is 120
+  EXPECT(comm == nullptr);
 }
 
 TEST_CASE("a communicator may be made on a thread of its own, or given up") {
