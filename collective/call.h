@@ -38,7 +38,7 @@ struct Call {
   std::span<const std::int64_t> receive_counts;
   std::span<const std::int64_t> receive_displacements;
   bool exact = false;  ///< the left fold in rank order in the accumulator's type, whatever the world's wiring
-  std::string_view algorithm;    ///< "": chosen by the tuner
+  std::string_view algorithm;    ///< "": as choose() says
   std::int64_t timeout_us = -1;  ///< -1: the communicator's
 
   /// Whether the plan, its memory and its signature of one call serve the other: equal, and without anything
@@ -86,7 +86,7 @@ class CallMemory {
   std::vector<std::byte> scaled_;  ///< the input times the factor, of premul_sum
 };
 
-/// Elements of the whole operation at one rank: what the tuner and busbw go by.
+/// Elements of the whole operation at one rank: what choose() and busbw go by.
 std::int64_t vector_count(const Call& call, int world);
 /// Elements that the rank gives, and that it gets.
 std::int64_t input_count(const Call& call, int rank, int world);

@@ -1,4 +1,4 @@
-// Who of the ranks is alive: what may say so, and what a wait does about those who are not.
+// Who of the ranks of this host is alive, what may say so, and the first failure, which all of them see.
 #pragma once
 
 #include "base/error.h"

@@ -12,6 +12,7 @@
 
 #include <memory>
 #include <optional>
+#include <utility>
 #include <vector>
 
 namespace diji::python {
@@ -43,14 +44,13 @@ struct Comm {
   Comm& operator=(const Comm&) = delete;
   ~Comm() { close(); }
   void close() {
-    if (communicator == nullptr) return;
-    {
-      const nb::gil_scoped_release released;
-      // Another thread may be in a call, and then destruction, which waits too, comes later.
-      for (const InFlight& one : in_flight) static_cast<void>(one.work->wait());
-      communicator.reset();
-    }
-    in_flight.clear();
+    // Taken away first: other threads run while this one waits.
+    auto closing = std::exchange(communicator, nullptr);
+    const std::vector<InFlight> flying = std::exchange(in_flight, {});
+    if (closing == nullptr) return;
+    const nb::gil_scoped_release released;
+    for (const InFlight& one : flying) static_cast<void>(one.work->wait());
+    closing.reset();  // where another thread is in a call, it ends the communicator
   }
   std::shared_ptr<collective::Communicator> communicator;  ///< null: closed
   std::vector<InFlight> in_flight;

@@ -19,7 +19,7 @@ namespace {
 constexpr std::array kOwnOptions = {
     OptionDef{"--size", "M,N,K", "of gemm: rows, columns, depth (default: four sizes)", true},
     OptionDef{"--op", "GLOB", "of op: the operators whose name matches, such as 'reduce_*' (default: all)"},
-    OptionDef{"--dtype", "D", "of gemm and op (default: f32)"},
+    OptionDef{"--dtype", "D", "of gemm, op and collective (default: f32)"},
     OptionDef{"--rounds", "N", "blocks of about 0.1 s that are timed (default: 7)"},
     OptionDef{
         "--against", "FILE|peers",

@@ -17,7 +17,7 @@ inline constexpr std::array kCollectiveOptions = {
     OptionDef{"--root", "RANK", "of collective: of broadcast, reduce, gather, scatter (default: 0)"},
     OptionDef{"--in-place", "", "of collective: input and output are one buffer"},
     OptionDef{"--registered", "", "of collective: buffers that peers of the host read in place"},
-    OptionDef{"--algorithm", "NAME", "of collective: this plan, whatever the tuner says"},
+    OptionDef{"--algorithm", "NAME", "of collective: this plan, not the one that is chosen"},
     OptionDef{"--exact", "", "of collective: the left fold in rank order"},
     OptionDef{"--check", "",
               "of collective: compare every output with the reference; exit code 1 where one differs"},

@@ -1,4 +1,5 @@
 // `diji launch`: N ranks of a program on this machine.
+#include "collective/bootstrap.h"
 #include "tools/context.h"
 #include "tools/launched_ranks.h"
 #include "tools/output.h"
@@ -12,8 +13,9 @@ constexpr std::int64_t kRanksMax = 1024;
 
 constexpr std::array kOptions = {
     OptionDef{"-n", "N", "how many ranks"},
-    OptionDef{"--timeout", "S",
-              "seconds after which a collective that waits ends with an error (default: 120)"},
+    OptionDef{
+        "--timeout", "S",
+        "seconds after which a collective that waits ends with an error (default: $DIJI_TIMEOUT, else 120)"},
     OptionDef{"--no-bind", "",
               "do not bind each rank to its share of the cores, which is done where there are enough"},
     OptionDef{"--tag", "", "print '[RANK] ' before each line of a rank's stdout"},
@@ -23,8 +25,11 @@ Result<int> run(Context&, const Arguments& arguments) {
   if (!arguments.has("-n")) return fail(ErrorCode::usage, "diji launch needs -n N, the number of ranks");
   LaunchOptions options;
   options.ranks = static_cast<int>(TRY(arguments.integer("-n", 1, 1, kRanksMax)));
-  options.timeout_s = TRY(arguments.real("--timeout", options.timeout_s));
-  if (options.timeout_s <= 0) return fail(ErrorCode::usage, "--timeout: {} is no time", options.timeout_s);
+  if (arguments.has("--timeout")) {
+    options.timeout_s = TRY(arguments.real("--timeout", 0));
+    if (*options.timeout_s <= 0 || *options.timeout_s * 1e6 > collective::kTimeoutMaxUs)
+      return fail(ErrorCode::usage, "--timeout: {} is no number of seconds", *options.timeout_s);
+  }
   options.tag = arguments.has("--tag");
   options.bind = !arguments.has("--no-bind");
   options.command = arguments.operands();

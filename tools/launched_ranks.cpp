@@ -152,7 +152,7 @@ Result<void> LaunchedRanks::spawn(const LaunchOptions& options, int rank) {
     setenv("DIJI_WORLD_SIZE", std::to_string(options.ranks).c_str(), 1);
     setenv("DIJI_RENDEZVOUS", address_.c_str(), 1);
     setenv("DIJI_TOKEN_FILE", fmt::format("/proc/{}/fd/{}", launcher, token_).c_str(), 1);
-    setenv("DIJI_TIMEOUT", fmt::format("{}", options.timeout_s).c_str(), 1);
+    if (options.timeout_s) setenv("DIJI_TIMEOUT", fmt::format("{}", *options.timeout_s).c_str(), 1);
     std::vector<char*> words;
     for (const std::string& word : options.command) words.push_back(const_cast<char*>(word.c_str()));
     words.push_back(nullptr);

@@ -6,6 +6,7 @@
 
 #include <chrono>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,10 +14,10 @@ namespace diji::tools {
 
 struct LaunchOptions {
   int ranks = 1;
-  double timeout_s = 120;
-  bool tag = false;      ///< "[3] " before each line of a rank
-  bool capture = false;  ///< keep rank 0's stdout for output(), drop the others'
-  bool bind = true;      ///< each rank to its share of the cores, where there are as many as ranks
+  std::optional<double> timeout_s;  ///< nothing: as the environment says
+  bool tag = false;                 ///< "[3] " before each line of a rank
+  bool capture = false;             ///< keep rank 0's stdout for output(), drop the others'
+  bool bind = true;                 ///< each rank to its share of the cores, where there are as many as ranks
   std::vector<std::string> command;
 };
 

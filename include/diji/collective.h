@@ -8,19 +8,22 @@
  * Order: every rank makes the same calls in the same order. There are no streams: a call begins when it is
  * made, calls that are handed over (diji_start) and calls made on the spot follow each other in the order in
  * which they were named. A call returns when this rank's part is done, or with an error; it never waits past
- * its time-out. Success here does not say that the others succeeded.
+ * its time-out. Success here does not say that the others succeeded. Times are microseconds; 11 days are the
+ * longest, what is above counts as that.
  *
  * Ownership: buffers are host memory and stay the caller's. They are borrowed until the call returns, or
- * until the work is over. Counts are elements, never bytes. Input and output do not overlap, or are in place:
- * the same address (all_reduce, reduce, broadcast, scan, exscan, all_to_all), or the own block inside of the
- * other side (all_gather, reduce_scatter, gather, scatter).
+ * until the work is over, also where it fails. Counts are elements, never bytes. Input and output do not
+ * overlap, or are in place: the same address (all_reduce, reduce, broadcast, scan, exscan, all_to_all), or
+ * the own block inside of the other side (all_gather, reduce_scatter, gather, scatter). Communicators may be
+ * freed in any order, and works after theirs. A function that fails has made nothing.
  *
  * Threads: one call at a time on a communicator (a second one is an error), several communicators at once
  * (diji_comm_dup), as MPI_THREAD_MULTIPLE with a communicator a thread. Works may be waited for, and
  * diji_comm_abort called, by any thread. After fork() a child has no communicators.
  *
- * After an error other than DIJI_STATUS_USAGE a communicator is only good for diji_comm_shrink,
- * diji_comm_abort and diji_comm_free. Errors are read as in diji.h, with the fields below.
+ * After an error of a call other than DIJI_STATUS_USAGE a communicator is only good for diji_comm_shrink,
+ * diji_comm_abort and diji_comm_free; what was handed over to it ends with an error too. Errors are read as
+ * in diji.h, with the fields below.
  */
 #ifndef DIJI_COLLECTIVE_H
 #define DIJI_COLLECTIVE_H
@@ -80,7 +83,8 @@ typedef struct diji_comm_options {
   int64_t timeout_us;    /* of calls that name none, and of the start; 0: DIJI_TIMEOUT, else 120 s */
   int64_t warn_after_us; /* a rank that waits so long says once for whom; 0: DIJI_WARN_AFTER, else 5 s */
   /* Called once, by the thread whose call met it, with the error that ended the communicator, before that
-   * call returns it. May call diji_comm_abort and nothing else here. Null: none. */
+   * call returns it: for a call that was handed over, a thread of the communicator's own. May call
+   * diji_comm_abort and nothing else here. Null: none. */
   void (*on_failure)(void* context, const char* message);
   void* context;
 } diji_comm_options;
@@ -94,13 +98,13 @@ DIJI_API diji_status_code diji_comm_create(const diji_comm_options* options, dij
 DIJI_API diji_status_code diji_comm_start_create(const diji_comm_options* options, diji_creation** creation);
 /* 1 when diji_creation_wait would not wait. */
 DIJI_API int diji_creation_done(const diji_creation* creation);
-/* Waits and frees `creation`. Errors: those of diji_comm_create. */
+/* Waits and frees `creation`, also where it failed. Errors: those of diji_comm_create. */
 DIJI_API diji_status_code diji_creation_wait(diji_creation* creation, diji_comm** comm);
 /* Gives it up: waits until the start has ended (at most its time-out) and frees what it made. Null is fine.
  */
 DIJI_API void diji_creation_free(diji_creation* creation);
 
-/* After what was handed over is done. Null is fine. */
+/* Waits for what was handed over; no other thread may be in a call of it. Null is fine. */
 DIJI_API void diji_comm_free(diji_comm* comm);
 DIJI_API int32_t diji_comm_rank(const diji_comm* comm);
 DIJI_API int32_t diji_comm_world(const diji_comm* comm);
@@ -108,11 +112,13 @@ DIJI_API int32_t diji_comm_world(const diji_comm* comm);
 DIJI_API const char* diji_comm_transports(const diji_comm* comm);
 
 /* All ranks call it. Ranks of one `color` form a communicator, ordered by `key`, then by rank; a color below
- * 0: *part is null. */
+ * 0: *part is null. It has the options of `comm`, the callback too, as those below have. A part lies on one
+ * host: else DIJI_STATUS_INPUT, and `comm` stays good. */
 DIJI_API diji_status_code diji_comm_split(diji_comm* comm, int32_t color, int32_t key, diji_comm** part);
 /* All ranks call it: the same ranks again, for another thread. */
 DIJI_API diji_status_code diji_comm_dup(diji_comm* comm, diji_comm** copy);
-/* After a failure: the ranks that are alive and call this within the time-out form a new communicator. */
+/* After a failure: the ranks that are alive and call this within the time-out (0: the communicator's) form a
+ * new communicator. Errors: usage, where no rank has failed; fewer than half of the living came. */
 DIJI_API diji_status_code diji_comm_shrink(diji_comm* comm, int64_t timeout_us, diji_comm** rest);
 /* Ends whatever any rank does in `comm` with the error "aborted", which says `why`; returns at once. */
 DIJI_API void diji_comm_abort(diji_comm* comm, const char* why);
@@ -151,7 +157,8 @@ typedef struct diji_call {
   int64_t timeout_us;    /* from when its turn comes; 0: the communicator's */
 } diji_call;
 
-/* Makes the calls and waits: one call, or several sends and receives, which progress together. */
+/* Makes the calls and waits: one call, or several sends and receives, which progress together within the
+ * first one's time-out. A receive has the count and the dtype of its send. */
 DIJI_API diji_status_code diji_run(diji_comm* comm, const diji_call* calls, size_t call_count);
 /* Hands them over and returns at once. Lists and names are copied. Free the work with diji_work_free. */
 DIJI_API diji_status_code diji_start(diji_comm* comm, const diji_call* calls, size_t call_count,

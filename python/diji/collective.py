@@ -17,7 +17,11 @@ REDUCTIONS = ("sum", "avg", "prod", "min", "max", "premul-sum", "band", "bor", "
 
 
 def _microseconds(seconds: float | None) -> int:
-    return -1 if seconds is None else round(seconds * 1e6)
+    if seconds is None:
+        return -1
+    if not seconds >= 0:
+        raise _usage(f"a time of {seconds} seconds")
+    return round(min(seconds, 1e6) * 1e6)  # 11 days are for ever
 
 
 def _usage(sentence: str) -> errors.UsageError:

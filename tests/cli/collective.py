@@ -212,6 +212,10 @@ class Collective(Case):
             lines = [line[4:] for line in job.out().splitlines() if line.startswith(f"[{rank}] ")]
             self.assertRegex(lines[0], rf"^{rank} 2 {rank} 127\.0\.0\.1:\d+ /\S+ 7$")
             self.assertEqual(lines[1], "600")
+        for environment, said in (({}, ""), ({"DIJI_TIMEOUT": "5"}, "5")):
+            job = self.shell(1, "echo $DIJI_TIMEOUT", **environment)
+            job.end(0)
+            self.assertEqual(job.out(), said + "\n")
 
     def test_exit_codes_and_output(self):
         job = self.shell(3, 'echo "rank $DIJI_RANK of $DIJI_WORLD_SIZE, $DIJI_LOCAL_RANK"; exit $((DIJI_RANK * 3))')
@@ -342,6 +346,7 @@ class Collective(Case):
             (["-n", "x", "true"], 2, "-n: 'x'"),
             (["-n", "2"], 2, "CMD"),
             (["-n", "2", "--timeout", "0", "true"], 2, "--timeout"),
+            (["-n", "2", "--timeout", "1e7", "true"], 2, "--timeout"),
             (["-n", "2", "./no-such-command", "--json"], 3, "no-such-command"),
         ):
             with self.subTest(words):
