@@ -207,6 +207,9 @@ class Alone(unittest.TestCase):
         with diji.Communicator() as comm:
             self.assertEqual((comm.rank, comm.world, comm.transports), (0, 1, ""))
             numpy.testing.assert_array_equal(comm.all_reduce(numpy.arange(3)), numpy.arange(3))
+            comm.barrier(timeout=float("inf"))
+            with self.assertRaisesRegex(diji.UsageError, "a time of -1 seconds"):
+                comm.barrier(timeout=-1)
         with self.assertRaisesRegex(diji.UsageError, "closed"):
             comm.barrier()
         comm.close()
