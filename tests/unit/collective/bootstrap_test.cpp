@@ -22,11 +22,12 @@ struct Met {
 };
 
 // A rank for each host named, as a thread: meets the others and makes some of the calls.
-Met meet(const std::vector<std::string>& hosts) {
+Met meet(const std::vector<std::string>& hosts, const std::string& loopback = "127.0.0.1") {
   Met met;
   met.transports.resize(hosts.size());
   const Socket reserved(reserve_loopback_port().value());
-  const std::string address = own_address_of(reserved.descriptor());
+  const std::string port = own_address_of(reserved.descriptor()).substr(std::string("127.0.0.1").size());
+  const std::string address = loopback + port;
   const std::vector<CallCase> cases = call_cases(static_cast<int>(hosts.size()));
   std::mutex mutex;
   std::vector<std::thread> threads;
@@ -72,6 +73,18 @@ TEST_CASE("ranks of one host share memory, ranks of several have links too") {
   const Met uneven = meet({"a", "b", "b"});
   EXPECT(uneven.problems.empty());
   EXPECT(uneven.transports == Texts{"tcp", "shm+tcp", "shm+tcp"});
+}
+
+TEST_CASE("ranks meet and talk over IPv6") {
+  const auto there = listen_at("[::1]:0");
+  if (!there) {
+    MESSAGE("not run: this machine has no IPv6 loopback: ", there.error().message);
+    return;
+  }
+  const Socket closed(*there);
+  const Met met = meet({"a", "b", "c"}, "[::1]");
+  EXPECT(met.problems.empty());
+  EXPECT(met.transports == Texts(3, "tcp"));
 }
 
 TEST_CASE("DIJI_TCP_CRC=off takes the CRC from payloads; other words are refused") {
