@@ -49,7 +49,8 @@ endif()
 function(precompiled_headers target)
   if(DIJI_PCH AND target STREQUAL diji_base)
     target_precompile_headers(${target} PRIVATE
-      <fmt/format.h> <algorithm> <expected> <functional> <map> <memory> <ranges> <set> <span> <string> <vector>)
+      <fmt/format.h> <algorithm> <expected> <functional> <map> <memory> <ranges> <set> <span> <string> <vector>
+      ${CMAKE_SOURCE_DIR}/graph/builder.h)
   elseif(DIJI_PCH)
     target_precompile_headers(${target} REUSE_FROM diji_base)
   endif()

@@ -170,16 +170,15 @@ def main():
     parser.add_argument("--only", default="", metavar="PREFIX", help="the cases whose name begins so")
     parser.add_argument("--keep", type=pathlib.Path, metavar="DIR", help="leave the exported cases there")
     parser.add_argument(
-        "--interpreter", action="store_true", help="ask whether the float64 interpreter agrees on all that pass"
+        "--interpreter", action="store_true", help="ask too whether the float64 interpreter agrees on all that pass"
     )
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
         directory = options.keep or pathlib.Path(temporary)
         names, planted = export_all(known_operators(options.diji), directory, options.only)
         results = run_all(options.diji, directory)
-        if options.interpreter:
-            passing = {case for case, reason in results.items() if not reason and not case.startswith(PLANTED)}
-            return judge_interpreter(options.diji, directory, passing)
+        right = {case for case, reason in results.items() if not reason and not case.startswith(PLANTED)}
+        wrong = judge_interpreter(options.diji, directory, right) if options.interpreter else 0
     passing = [case for case, reason in results.items() if not reason]
     missed = [case for case in passing if case.startswith(PLANTED)]
     lost = [case for case in names if case not in results]
@@ -196,7 +195,7 @@ def main():
         print(f"{sentence} (--update writes the list)")
     passed = sum(not reason for reason in results.values())
     print(f"onnx nodes: {passed} of {len(names)} pass, {planted} planted wrong, {len(missed)} of them missed")
-    return 1 if missed or lost or worse or stale or not names else 0
+    return 1 if wrong or missed or lost or worse or stale or not names else 0
 
 
 if __name__ == "__main__":
