@@ -5,8 +5,6 @@
 #include "collective/descriptor_server.h"
 #include "collective/host_links.h"
 #include "collective/rendezvous.h"
-#include "collective/shm_transport.h"
-#include "collective/tcp_transport.h"
 
 #include <sys/stat.h>
 #include <unistd.h>
@@ -84,11 +82,12 @@ struct Words {
   std::string host_name;
   int pid = 0;
   std::string server;
-  std::string link_address;  ///< empty in a world of one
-  std::string transport;     ///< "auto", or "tcp": none of the ranks uses shared memory
+  std::vector<std::string> addresses;  ///< none in a world of one
+  std::string transport;               ///< "auto", or "tcp": none of the ranks uses shared memory
 
   std::string text() const {
-    return fmt::format("{}\n{}\n{}\n{}\n{}\n{}\n", host_key, host_name, pid, server, link_address, transport);
+    return fmt::format("{}\n{}\n{}\n{}\n{}\n{}\n", host_key, host_name, pid, server,
+                       fmt::join(addresses, ","), transport);
   }
   static Result<Words> parse(int rank, const std::string& text) {
     std::istringstream lines(text);
@@ -98,7 +97,10 @@ struct Words {
     std::getline(lines, words.host_name);
     std::getline(lines, pid);
     std::getline(lines, words.server);
-    std::getline(lines, words.link_address);
+    std::string addresses;
+    std::getline(lines, addresses);
+    std::istringstream list(addresses);
+    for (std::string one; std::getline(list, one, ',');) words.addresses.push_back(one);
     std::getline(lines, words.transport);
     if (!lines || std::from_chars(pid.data(), pid.data() + pid.size(), words.pid).ec != std::errc()) {
       return fail(ErrorCode::corrupted, "rank {} introduced itself with something else than six lines", rank);
@@ -110,48 +112,6 @@ struct Words {
 std::string host_name() {
   char name[256] = {};
   return gethostname(name, sizeof(name) - 1) == 0 ? name : "this host";
-}
-
-// Shared memory between ranks of a host, sockets to all others.
-Result<void> link_ranks(Group& group, const std::vector<Words>& ranks,
-                        const std::map<std::string, int>& hosts, const LinkListener& listener,
-                        const LinkOptions& options, bool payload_crc) {
-  const bool only_tcp =
-      std::ranges::any_of(ranks, [](const Words& words) { return words.transport == "tcp"; });
-  std::vector<int> locals;
-  std::vector<std::string> addresses;
-  std::vector<std::string> names;
-  for (int rank = 0; rank < group.world(); ++rank) {
-    const Member& member = group.members[static_cast<std::size_t>(rank)];
-    names.push_back(fmt::format("rank {} on {} (pid {})", rank, member.host, member.pid));
-    locals.push_back(member.local);
-    const bool near = locals.back() >= 0 && !only_tcp;
-    addresses.push_back(near || rank == group.rank ? "" : ranks[static_cast<std::size_t>(rank)].link_address);
-  }
-  const auto shm = std::make_shared<ShmTransport>(group.segment, locals[static_cast<std::size_t>(group.rank)],
-                                                  locals, regions_of(group));
-  std::shared_ptr<TcpTransport> tcp;
-  const bool spans = only_tcp || hosts.size() > 1;
-  if (spans) {
-    HostLinks linked = connect_links(options, listener, addresses);
-    tcp = TRY(TcpTransport::create(socket_streams(std::move(linked.sockets)),
-                                   {.payload_crc = payload_crc, .names = std::move(names)}));
-    if (linked.failure) {  // those that are linked may be in a call already
-      tcp->broadcast_abort({*linked.failure, group.rank});
-      return std::unexpected(*std::move(linked.failure));
-    }
-    group.fragment_bytes = tcp->fragment_bytes();
-    for (const auto& [key, count] : hosts) {
-      if (only_tcp || count < 2) continue;  // nobody there has a slot
-      group.fragment_bytes = std::min(group.fragment_bytes, SegmentShape::for_ranks(count).fragment_bytes);
-    }
-  }
-  for (std::size_t rank = 0; rank < addresses.size(); ++rank) {
-    std::shared_ptr<Transport> link = shm;
-    if (!addresses[rank].empty()) link = tcp;
-    group.links.push_back(static_cast<int>(rank) == group.rank ? nullptr : std::move(link));
-  }
-  return {};
 }
 
 }  // namespace
@@ -195,12 +155,15 @@ Result<Group> join(const Identity& identity) {
   if (transport != "auto" && transport != "tcp")
     return fail(ErrorCode::usage, "DIJI_TRANSPORT={}: there are auto and tcp", transport);
   const bool payload_crc = TRY(payload_crc_from_environment());
-  LinkListener listener;
+  const auto wires = std::make_shared<Wires>();
+  wires->token = identity.token;
+  wires->payload_crc = payload_crc;
   if (identity.world > 1) {
-    listener = TRY(listen_for_links(identity.address, variable("DIJI_SOCKET_IFNAME").value_or(""),
-                                    !identity.token.empty()));
+    wires->listeners = TRY(listen_for_links(identity.address, variable("DIJI_SOCKET_IFNAME").value_or(""),
+                                            !identity.token.empty()));
   }
-  const Words mine{identity.host, host_name(), getpid(), server->address(), listener.address, transport};
+  Words mine{identity.host, host_name(), getpid(), server->address(), {}, transport};
+  for (const LinkListener& listener : wires->listeners) mine.addresses.push_back(listener.address);
   const std::int64_t deadline_us = now_us() + identity.timeout_us;
   const Introduction all = TRY(introduce({.rank = identity.rank,
                                           .world = identity.world,
@@ -210,22 +173,24 @@ Result<Group> join(const Identity& identity) {
                                          mine.text()));
   Group group{.id = all.id, .rank = identity.rank, .server = server};
   group.memory = std::make_shared<RegisteredMemory>(server);
-  std::vector<Words> ranks;
   std::map<std::string, int> hosts;  ///< how many ranks each has
   for (int rank = 0; rank < identity.world; ++rank) {
-    const Words words = TRY(Words::parse(rank, all.words[static_cast<std::size_t>(rank)]));
-    const bool here = words.host_key == identity.host;
+    Words words = TRY(Words::parse(rank, all.words[static_cast<std::size_t>(rank)]));
     const int place = hosts[words.host_key]++;
-    group.members.push_back(
-        {.host = words.host_name, .pid = words.pid, .server = words.server, .local = here ? place : -1});
-    ranks.push_back(words);
+    wires->only_tcp |= words.transport == "tcp";
+    group.members.push_back({.host = std::move(words.host_name),
+                             .pid = words.pid,
+                             .server = std::move(words.server),
+                             .local = words.host_key == identity.host ? place : -1,
+                             .machine = std::move(words.host_key),
+                             .addresses = std::move(words.addresses)});
   }
+  group.wires = wires;
   const auto leader = std::ranges::find(group.members, 0, &Member::local);
   const bool leads = leader - group.members.begin() == identity.rank;
   TRY(share_segment(group, leads, leader->server, deadline_us));
   group.watcher = std::make_shared<ProcessWatcher>();
-  TRY(link_ranks(group, ranks, hosts, listener, {identity.rank, all.id, identity.token, deadline_us},
-                 payload_crc));
+  TRY(link_ranks(group, deadline_us));
   return group;
 }
 

@@ -30,9 +30,13 @@ namespace diji::collective {
 struct Member {
   std::string host;
   int pid = -1;
-  std::string server;  ///< address of its DescriptorServer
-  int local = -1;      ///< place in the segment, -1: on another host
+  std::string server;                  ///< address of its DescriptorServer
+  int local = -1;                      ///< place in the segment, -1: on another host
+  std::string machine;                 ///< equal for the ranks of a host
+  std::vector<std::string> addresses;  ///< where ranks call that it has sockets with, one an interface
 };
+
+struct Wires;  // host_links.h
 
 /// What start-up found: who there is, and the links to them. Made by bootstrap, or by a test with ranks as
 /// threads.
@@ -49,6 +53,7 @@ struct Group {
   std::shared_ptr<Watcher> watcher;          ///< null: somebody else says who died
   std::shared_ptr<DescriptorServer> server;  ///< of this process; null with ranks as threads
   std::shared_ptr<RegisteredMemory> memory;  ///< of this rank; null: nobody can allocate
+  std::shared_ptr<const Wires> wires;        ///< null: all ranks are on one host
   std::shared_ptr<void> keep;                ///< ends the offer of the segment before it goes
   int world() const { return static_cast<int>(members.size()); }
 };
@@ -58,6 +63,10 @@ Result<void> share_segment(Group& group, bool leads, const std::string& leader, 
 
 /// How the ranks of `group` read each other's registered memory.
 RegionAccess regions_of(const Group& group);
+
+/// Fills in the links of `group`, which has its segment: shared memory between ranks of a host, sockets to
+/// all others. Errors: deadline, naming who has no link; out_of_memory.
+Result<void> link_ranks(Group& group, std::int64_t deadline_us);
 
 struct CommunicatorOptions {
   std::int64_t timeout_us = 120'000'000;  ///< of every call that names none

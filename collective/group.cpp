@@ -1,10 +1,15 @@
-// What the ranks of a host set up together before they are a communicator: the memory that they share.
+// What ranks set up together before they are a communicator: memory that those of a host share, and links.
 #include "collective/communicator.h"
+
+#include "collective/host_links.h"
+#include "collective/shm_transport.h"
+#include "collective/tcp_transport.h"
 
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <csignal>
+#include <map>
 #include <thread>
 
 namespace diji::collective {
@@ -34,6 +39,19 @@ Error gone_in_start_up(const Group& group, const std::string& server, const Erro
   error.message = fmt::format("start-up: rank {} on {} (pid {}) gives no memory: {}", error.peer.rank,
                               member->host, member->pid, why.message);
   return error;
+}
+
+// What every rank of a group that spans hosts cuts messages into: the least of sockets, and of the slots of
+// any host whose ranks use them.
+std::int64_t least_fragment(const Group& group, std::int64_t of_sockets) {
+  std::int64_t least = of_sockets;
+  std::map<std::string_view, int> ranks;  ///< by host
+  for (const Member& member : group.members) ++ranks[member.machine];
+  for (const auto& [machine, count] : ranks) {
+    if (!group.wires->only_tcp && count > 1)
+      least = std::min(least, SegmentShape::for_ranks(count).fragment_bytes);
+  }
+  return least;
 }
 
 }  // namespace
@@ -69,6 +87,42 @@ RegionAccess regions_of(const Group& group) {
     if (member.local >= 0) servers[static_cast<std::size_t>(member.local)] = member.server;
   }
   return access_through_servers(group.memory, std::move(servers));
+}
+
+Result<void> link_ranks(Group& group, std::int64_t deadline_us) {
+  const bool only_tcp = group.wires && group.wires->only_tcp;
+  std::vector<int> locals;
+  std::vector<Addresses> addresses;  ///< of those that this rank has sockets with
+  std::vector<std::string> names;
+  for (int rank = 0; rank < group.world(); ++rank) {
+    const Member& member = group.members[static_cast<std::size_t>(rank)];
+    locals.push_back(member.local);
+    names.push_back(fmt::format("rank {} on {} (pid {})", rank, member.host, member.pid));
+    const bool near = member.local >= 0 && !only_tcp;
+    addresses.push_back(near || rank == group.rank ? Addresses{} : member.addresses);
+  }
+  const auto own = static_cast<std::size_t>(group.rank);
+  const auto shm = std::make_shared<ShmTransport>(group.segment, locals[own], locals, regions_of(group));
+  std::shared_ptr<TcpTransport> tcp;
+  if (only_tcp || std::ranges::count(locals, -1) > 0) {
+    const Wires& wires = *group.wires;
+    const LinkOptions options{group.rank, group.id, wires.token, deadline_us};
+    const auto lanes = static_cast<int>(group.members[own].addresses.size());
+    HostLinks linked = connect_links(options, wires.listeners, lanes, addresses);
+    tcp = TRY(TcpTransport::create(socket_streams(linked.sockets),
+                                   {.payload_crc = wires.payload_crc, .names = std::move(names)}));
+    if (linked.failure) {  // those that are linked may be in a call already
+      tcp->broadcast_abort({*linked.failure, group.rank});
+      return std::unexpected(*std::move(linked.failure));
+    }
+    group.fragment_bytes = least_fragment(group, tcp->fragment_bytes());
+  }
+  for (std::size_t rank = 0; rank < locals.size(); ++rank) {
+    std::shared_ptr<Transport> link = shm;
+    if (locals[rank] < 0 || only_tcp) link = tcp;
+    group.links.push_back(rank == own ? nullptr : std::move(link));
+  }
+  return {};
 }
 
 }  // namespace diji::collective

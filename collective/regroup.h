@@ -8,8 +8,8 @@
 namespace diji::collective {
 
 /// All ranks call it, like a collective. Ranks of equal `color` form a communicator, ordered by `key` and
-/// then by their old ranks; a color below 0 gives none (null). Errors: those of a collective; unsupported,
-/// where a part would span hosts.
+/// then by their old ranks; a color below 0 gives none (null). Errors: those of a collective, and of
+/// link_ranks.
 Result<std::unique_ptr<Communicator>> split(Communicator& parent, int color, int key);
 
 /// The same ranks again: two threads with a communicator each may call at the same time.

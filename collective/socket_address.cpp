@@ -21,9 +21,9 @@
 namespace diji::collective {
 namespace {
 
-using Addresses = std::unique_ptr<addrinfo, decltype(&freeaddrinfo)>;
+using Found = std::unique_ptr<addrinfo, decltype(&freeaddrinfo)>;
 
-Result<Addresses> resolve(const std::string& address) {
+Result<Found> resolve(const std::string& address) {
   const auto colon = address.rfind(':');
   if (colon == std::string::npos || colon + 1 == address.size()) {
     return fail(ErrorCode::usage, "'{}' is no address; HOST:PORT or [IPv6]:PORT", address);
@@ -35,7 +35,7 @@ Result<Addresses> resolve(const std::string& address) {
   addrinfo* found = nullptr;
   const int problem = getaddrinfo(host.c_str(), address.c_str() + colon + 1, &hints, &found);
   if (problem != 0) return fail(ErrorCode::usage, "'{}' is no address: {}", address, gai_strerror(problem));
-  return Addresses(found, &freeaddrinfo);
+  return Found(found, &freeaddrinfo);
 }
 
 int open_socket(const addrinfo& address) {
@@ -57,7 +57,7 @@ std::string text_of(const sockaddr_storage& address) {
 
 // A port that is bound for reuse, and at which nobody listens, may be bound for reuse again.
 Result<int> bind_to(const std::string& address) {
-  const Addresses addresses = TRY(resolve(address));
+  const Found addresses = TRY(resolve(address));
   const int socket = open_socket(*addresses);
   const int on = 1;
   setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
@@ -67,18 +67,14 @@ Result<int> bind_to(const std::string& address) {
   return fail(ErrorCode::io, "listening at {}: {}", address, std::strerror(reason));
 }
 
-}  // namespace
+struct Attempt {
+  int socket = -1;
+  int problem = 0;  ///< errno of the last address, without a socket
+};
 
-Result<int> listen_at(const std::string& address) {
-  const int listener = TRY(bind_to(address));
-  if (listen(listener, SOMAXCONN) == 0) return listener;
-  const int reason = errno;
-  close(listener);
-  return fail(ErrorCode::io, "listening at {}: {}", address, std::strerror(reason));
-}
-
-Result<int> connect_to(const std::string& address, std::int64_t deadline_us) {
-  const Addresses addresses = TRY(resolve(address));
+Result<Attempt> connect_once(const std::string& address, std::int64_t deadline_us) {
+  const Found addresses = TRY(resolve(address));
+  Attempt attempt;
   for (const addrinfo* one = addresses.get(); one != nullptr; one = one->ai_next) {
     const int client = open_socket(*one);
     if (client < 0) continue;
@@ -92,14 +88,37 @@ Result<int> connect_to(const std::string& address, std::int64_t deadline_us) {
       if (poll(&ready, 1, static_cast<int>(wait_ms)) > 0)
         getsockopt(client, SOL_SOCKET, SO_ERROR, &problem, &length);
     }
-    if (problem == 0) return client;
+    if (problem == 0) return Attempt{client, 0};
+    attempt.problem = problem;
     close(client);
   }
-  return -1;
+  return attempt;
+}
+
+}  // namespace
+
+Result<int> listen_at(const std::string& address) {
+  const int listener = TRY(bind_to(address));
+  if (listen(listener, SOMAXCONN) == 0) return listener;
+  const int reason = errno;
+  close(listener);
+  return fail(ErrorCode::io, "listening at {}: {}", address, std::strerror(reason));
+}
+
+Result<int> connect_to(const std::string& address, std::int64_t deadline_us) {
+  return TRY(connect_once(address, deadline_us)).socket;
+}
+
+bool nobody_listens_at(const std::string& address) {
+  constexpr std::int64_t kAnswerUs = 200'000;
+  const auto attempt = connect_once(address, now_us() + kAnswerUs);
+  if (!attempt) return false;
+  if (attempt->socket >= 0) close(attempt->socket);
+  return attempt->problem == ECONNREFUSED;
 }
 
 Result<bool> is_loopback(const std::string& address) {
-  const Addresses addresses = TRY(resolve(address));
+  const Found addresses = TRY(resolve(address));
   for (const addrinfo* one = addresses.get(); one != nullptr; one = one->ai_next) {
     if (one->ai_family == AF_INET) {
       const auto* v4 = reinterpret_cast<const sockaddr_in*>(one->ai_addr);
@@ -115,7 +134,7 @@ Result<bool> is_loopback(const std::string& address) {
 Result<int> reserve_loopback_port() { return bind_to("127.0.0.1:0"); }
 
 Result<std::string> own_address_towards(const std::string& address) {
-  const Addresses addresses = TRY(resolve(address));
+  const Found addresses = TRY(resolve(address));
   int reason = 0;
   for (const addrinfo* one = addresses.get(); one != nullptr; one = one->ai_next) {
     // Connecting a socket for datagrams sends nothing: the kernel looks up the way and binds to its

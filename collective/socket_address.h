@@ -12,6 +12,8 @@ namespace diji::collective {
 Result<int> listen_at(const std::string& address);
 /// A connected socket that does not block, or -1 where nobody listens there yet. Errors: usage.
 Result<int> connect_to(const std::string& address, std::int64_t deadline_us);
+/// Whether the host of the address says that no process listens there; false where it says nothing.
+bool nobody_listens_at(const std::string& address);
 /// Whether only this host can reach the address. Errors: usage.
 Result<bool> is_loopback(const std::string& address);
 /// A port of the loopback interface that no other process is given while the descriptor is open, and at which

@@ -6,6 +6,7 @@
 #include <linux/sockios.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -27,7 +28,9 @@ class SocketStream final : public Stream {
   std::string name() const override {
     return fmt::format("{} - {}", own_address_of(socket_), peer_address_of(socket_));
   }
-  int descriptor() const override { return socket_; }
+  void poll_for(short events, std::vector<pollfd>& descriptors) const override {
+    descriptors.push_back({socket_, events, 0});
+  }
 
   Result<std::size_t> send(std::span<const iovec> parts) override {
     msghdr message{};
@@ -102,13 +105,15 @@ class SocketStream final : public Stream {
 
 }  // namespace
 
-std::unique_ptr<Stream> socket_stream(int socket) {
-  return socket < 0 ? nullptr : std::make_unique<SocketStream>(socket);
-}
+std::unique_ptr<Stream> socket_stream(int socket) { return std::make_unique<SocketStream>(socket); }
 
-std::vector<std::unique_ptr<Stream>> socket_streams(std::span<const int> sockets) {
+std::vector<std::unique_ptr<Stream>> socket_streams(std::span<const std::vector<int>> sockets) {
   std::vector<std::unique_ptr<Stream>> streams;
-  for (const int socket : sockets) streams.push_back(socket_stream(socket));
+  for (const std::vector<int>& of_rank : sockets) {
+    std::vector<std::unique_ptr<Stream>> lanes;
+    for (const int socket : of_rank) lanes.push_back(socket_stream(socket));
+    streams.push_back(striped_stream(std::move(lanes)));
+  }
   return streams;
 }
 

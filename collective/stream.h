@@ -12,6 +12,8 @@
 #include <string>
 #include <vector>
 
+struct pollfd;
+
 namespace diji::collective {
 
 /// One end; its destructor closes it.
@@ -24,8 +26,8 @@ class Stream {
 
   /// "10.0.0.1:4000 - 10.0.0.2:5000"
   virtual std::string name() const = 0;
-  /// What Clock::poll waits for.
-  virtual int descriptor() const = 0;
+  /// Adds what Clock::poll waits for until `events` (POLLIN, POLLOUT) may go on.
+  virtual void poll_for(short events, std::vector<pollfd>& descriptors) const = 0;
   /// Bytes of `parts`, from the first on, that were taken; 0: none go now. Errors: peer_lost, with the reason
   /// alone.
   virtual Result<std::size_t> send(std::span<const iovec> parts) = 0;
@@ -39,8 +41,13 @@ class Stream {
   virtual void finish() = 0;
 };
 
-/// Over connected sockets, which they take; null where there is none (-1).
+/// Over a connected socket, which it takes.
 std::unique_ptr<Stream> socket_stream(int socket);
-std::vector<std::unique_ptr<Stream>> socket_streams(std::span<const int> sockets);
+/// One stream over several, whose other ends are striped in the same order: blocks of kStripeBytes go over
+/// them in turn. One lane is that stream itself; none is null.
+std::unique_ptr<Stream> striped_stream(std::vector<std::unique_ptr<Stream>> lanes);
+inline constexpr std::size_t kStripeBytes = 64 << 10;
+/// Of each rank, over its connected sockets (none: null), which they take.
+std::vector<std::unique_ptr<Stream>> socket_streams(std::span<const std::vector<int>> sockets);
 
 }  // namespace diji::collective

@@ -48,7 +48,7 @@ TcpTransport::~TcpTransport() {
       if (!link) continue;
       link->flush(written_);
       if (link->has_ended()) continue;
-      if (link->has_queued()) unwritten.push_back({link->stream().descriptor(), POLLOUT, 0});
+      if (link->has_queued()) link->stream().poll_for(POLLOUT, unwritten);
       all_arrived &= !link->has_queued() && link->stream().is_delivered();
     }
     if (all_arrived || options_.clock.now_us() >= until_us) break;
@@ -164,9 +164,7 @@ void TcpTransport::poll_descriptors(std::vector<pollfd>& descriptors) const {
     if (!link || link->has_ended()) continue;
     const bool reads = link->has_space() && !link->failure();
     const int events = (reads ? POLLIN : 0) | (link->has_queued() ? POLLOUT : 0);
-    if (events != 0) {
-      descriptors.push_back({link->stream().descriptor(), static_cast<short>(events), 0});
-    }
+    if (events != 0) link->stream().poll_for(static_cast<short>(events), descriptors);
   }
 }
 

@@ -115,48 +115,52 @@ TEST_CASE("DIJI_TRANSPORT=tcp leaves shared memory out; other words are refused"
 TEST_CASE("a listener is on the interface asked for, and on loopback alone without a token") {
   const auto listener = listen_for_links("127.0.0.1:1", "", false);
   REQUIRE(listener.has_value());
-  EXPECT(listener->address.starts_with("127.0.0.1:"));
-  EXPECT(listen_for_links("10.1.2.3:1", "lo", false)->address.starts_with("127.0.0.1:"));
+  EXPECT(listener->front().address.starts_with("127.0.0.1:"));
+  EXPECT(listen_for_links("10.1.2.3:1", "lo", false)->front().address.starts_with("127.0.0.1:"));
+  EXPECT(listen_for_links("127.0.0.1:1", "lo,lo", false)->size() == 2);
+  EXPECT(listen_for_links("127.0.0.1:1", "lo,", false).error().code == ErrorCode::usage);
   EXPECT(listen_for_links("127.0.0.1:1", "no-such-interface", true).error().code == ErrorCode::usage);
 }
 
 TEST_CASE("strangers, and callers with another token, get no link") {
-  LinkListener listener = listen_for_links("127.0.0.1:1", "", false).value();
-  const std::string called = listener.address;
-  const std::vector<std::string> to_low{called, ""};
-  const std::vector<std::string> to_high{"", called};
+  const auto listeners = listen_for_links("127.0.0.1:1", "", false).value();
+  const std::string called = listeners.front().address;
+  const std::vector<Addresses> to_low{{called}, {}};
+  const std::vector<Addresses> to_high{{}, {called}};
   // Rank 1 is called by a stranger who says something else, by one who says nothing, and by rank 0, first
   // with a wrong token.
   HostLinks high;
   const LinkOptions right{.rank = 1, .id = 5, .token = "right", .deadline_us = now_us() + 20'000'000};
-  std::thread rank_1([&] { high = connect_links(right, listener, to_low); });
+  std::thread rank_1([&] { high = connect_links(right, listeners, 1, to_low); });
   Socket noise(connect_to(called, now_us() + 1'000'000).value());
   EXPECT(send_all(noise.descriptor(), random_bytes(4000), now_us() + 1'000'000));
   const Socket silent(connect_to(called, now_us() + 1'000'000).value());
   LinkOptions low{.rank = 0, .id = 5, .token = "wrong", .deadline_us = now_us() + 3'000'000};
-  const auto wrong = connect_links(low, {}, to_high);
+  const auto wrong = connect_links(low, {}, 1, to_high);
   REQUIRE(wrong.failure.has_value());
   EXPECT(wrong.failure->code == ErrorCode::deadline);
   EXPECT(wrong.failure->peer.missing == std::vector{1});
   low.token = "right";
   low.deadline_us = right.deadline_us;
-  const auto linked = connect_links(low, {}, to_high);
+  const auto linked = connect_links(low, {}, 1, to_high);
   rank_1.join();
   EXPECT(!linked.failure);
   EXPECT(!high.failure);
-  EXPECT(peer_address_of(linked.sockets[1]) == own_address_of(high.sockets[0]));
-  const Socket a(linked.sockets[1]);
-  const Socket b(high.sockets[0]);
+  REQUIRE(linked.sockets[1].size() == 1);
+  REQUIRE(high.sockets[0].size() == 1);
+  const Socket a(linked.sockets[1][0]);
+  const Socket b(high.sockets[0][0]);
+  EXPECT(peer_address_of(a.descriptor()) == own_address_of(b.descriptor()));
 }
 
 TEST_CASE("a rank that takes up no call is named by all others, who find each other") {
   constexpr int kRanks = 5;
   for (const int silent : {0, 2, 4}) {
-    std::vector<LinkListener> listeners;
-    std::vector<std::string> all;
+    std::vector<std::vector<LinkListener>> listeners;
+    std::vector<Addresses> all;
     for (int rank = 0; rank < kRanks; ++rank) {
       listeners.push_back(listen_for_links("127.0.0.1:1", "", false).value());
-      all.push_back(listeners.back().address);
+      all.push_back({listeners.back().front().address});
     }
     std::vector<HostLinks> linked(kRanks);
     std::vector<std::thread> threads;
@@ -165,9 +169,9 @@ TEST_CASE("a rank that takes up no call is named by all others, who find each ot
       if (rank == silent) continue;  // it listens, as a stopped process does
       threads.emplace_back([&, rank] {
         const auto at = static_cast<std::size_t>(rank);
-        std::vector<std::string> addresses = all;
+        std::vector<Addresses> addresses = all;
         addresses[at].clear();
-        linked[at] = connect_links({rank, 5, "token", deadline_us}, listeners[at], addresses);
+        linked[at] = connect_links({rank, 5, "token", deadline_us}, listeners[at], 1, addresses);
       });
     }
     for (std::thread& thread : threads) thread.join();
@@ -175,11 +179,13 @@ TEST_CASE("a rank that takes up no call is named by all others, who find each ot
       if (rank == silent) continue;
       const HostLinks& own = linked[static_cast<std::size_t>(rank)];
       REQUIRE(own.failure.has_value());
-      const std::string named =
-          fmt::format("has no link to rank {} at {} (", silent, all[static_cast<std::size_t>(silent)]);
+      const std::string named = fmt::format("has no link to rank {} at {} (", silent,
+                                            all[static_cast<std::size_t>(silent)].front());
       EXPECT(own.failure->message.contains(named));
       EXPECT(own.failure->peer.missing == std::vector{silent});
-      for (const int socket : own.sockets) const Socket closed(socket);
+      for (const auto& sockets : own.sockets) {
+        for (const int socket : sockets) const Socket closed(socket);
+      }
     }
   }
 }

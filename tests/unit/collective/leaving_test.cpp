@@ -21,7 +21,7 @@ class ScriptedStream final : public Stream {
  public:
   explicit ScriptedStream(StreamState& state) : state_(state) {}
   std::string name() const override { return "a script"; }
-  int descriptor() const override { return -1; }
+  void poll_for(short, std::vector<pollfd>&) const override {}
   Result<std::size_t> send(std::span<const iovec> parts) override {
     std::size_t whole = 0;
     for (const iovec& part : parts) whole += part.iov_len;

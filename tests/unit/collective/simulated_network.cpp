@@ -23,7 +23,9 @@ class SimulatedStream final : public Stream {
   ~SimulatedStream() override { network_.close(own_, other_); }
 
   std::string name() const override { return fmt::format("{} - {}", own_, other_); }
-  int descriptor() const override { return own_ * network_.ranks_ + other_; }
+  void poll_for(short events, std::vector<pollfd>& descriptors) const override {
+    descriptors.push_back({descriptor(), events, 0});
+  }
 
   Result<std::size_t> send(std::span<const iovec> parts) override {
     network_.time_.maybe_switch();
@@ -75,6 +77,7 @@ class SimulatedStream final : public Stream {
   }
 
  private:
+  int descriptor() const { return own_ * network_.ranks_ + other_; }
   SimulatedNetwork& network_;
   int own_;
   int other_;

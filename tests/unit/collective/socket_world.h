@@ -62,8 +62,7 @@ class SocketWorld {
     }
     const auto shm = std::make_shared<ShmTransport>(group.segment, locals[static_cast<std::size_t>(rank)],
                                                     locals, no_regions());
-    const std::shared_ptr<Transport> tcp =
-        TcpTransport::create(socket_streams(sockets_[static_cast<std::size_t>(rank)]), tcp_).value();
+    const std::shared_ptr<Transport> tcp = TcpTransport::create(streams(rank), tcp_).value();
     for (int other = 0; other < world(); ++other) {
       const bool near = locals[static_cast<std::size_t>(other)] >= 0;
       group.links.push_back(other == rank ? nullptr : near ? std::shared_ptr<Transport>(shm) : tcp);
@@ -85,6 +84,13 @@ class SocketWorld {
   }
 
  private:
+  std::vector<std::unique_ptr<Stream>> streams(int rank) const {
+    std::vector<std::unique_ptr<Stream>> streams;
+    for (const int socket : sockets_[static_cast<std::size_t>(rank)])
+      streams.push_back(socket < 0 ? nullptr : socket_stream(socket));
+    return streams;
+  }
+
   std::vector<int> hosts_;
   CommunicatorOptions options_;
   TcpOptions tcp_;
