@@ -39,7 +39,7 @@ void check_world(int world, int slices, int node_ranks) {
   }
 }
 
-TEST_CASE("every algorithm is proved for worlds 1 to 64") {
+TEST_CASE("every algorithm is proved for worlds 1 to 64" * doctest::test_suite("proof")) {
   for (int world = 1; world <= 64; ++world) {
     check_world(world, 1, 0);
     for (const int node_ranks : {2, 3, 4, 8}) check_world(world, 1, node_ranks);
@@ -49,7 +49,7 @@ TEST_CASE("every algorithm is proved for worlds 1 to 64") {
   }
 }
 
-TEST_CASE("plans of few messages are proved for sampled worlds to 1024") {
+TEST_CASE("plans of few messages are proved for sampled worlds to 1024" * doctest::test_suite("proof")) {
   for (const int world : {100, 127, 256, 777, 1024}) {
     for (const Algorithm& algorithm : algorithms()) {
       const PlanRequest request{.operation = algorithm.operation, .world = world, .root = world / 3};

@@ -62,7 +62,7 @@ TEST_CASE("the simulation is Hockney's model: what papers derive from it comes o
   EXPECT(0 == simulated(Operation::all_reduce, "ring", {.world = 1}));
 }
 
-TEST_CASE("closed forms are within their factor of the plan played through") {
+TEST_CASE("closed forms are within their factor of the plan played through" * doctest::test_suite("proof")) {
   // Slices of plans that use several ports unevenly get in each other's way, which no closed form knows.
   constexpr double kFactor = 1.25;
   constexpr double kFactorSliced = 1.8;

@@ -151,7 +151,8 @@ TEST_CASE("every algorithm gives the right result in random orders of its steps"
   }
 }
 
-TEST_CASE("a plan with one planted mistake is caught, or is as good as before") {
+TEST_CASE("a plan with one planted mistake is caught, or is as good as before" *
+          doctest::test_suite("proof")) {
   const std::uint64_t first = setting("DIJI_TEST_SEED", std::random_device{}());
   const std::uint64_t count = setting("DIJI_TEST_COUNT", 6'000);
   MESSAGE("planted mistakes from DIJI_TEST_SEED=", first, ", DIJI_TEST_COUNT=", count);

@@ -66,7 +66,7 @@ TEST_CASE("a seed is a world: the same happens again") {
   EXPECT(simulate(draw_scenario(1)).trace != simulate(draw_scenario(2)).trace);
 }
 
-TEST_CASE("a protocol with a mistake is found out") {
+TEST_CASE("a protocol with a mistake is found out" * doctest::test_suite("proof")) {
   constexpr std::uint64_t kWorlds = 1'000;
   for (int i = 1; i < kPlantedCount; ++i) {
     const auto planted = static_cast<Planted>(i);
