@@ -5,6 +5,7 @@
 #include "collective/descriptor_server.h"
 #include "collective/host_links.h"
 #include "collective/rendezvous.h"
+#include "collective/tuned_file.h"
 
 #include <sys/stat.h>
 #include <unistd.h>
@@ -84,10 +85,11 @@ struct Words {
   std::string server;
   std::vector<std::string> addresses;  ///< none in a world of one
   std::string transport;               ///< "auto", or "tcp": none of the ranks uses shared memory
+  std::string tuning;                  ///< of rank 0: carried()
 
   std::string text() const {
-    return fmt::format("{}\n{}\n{}\n{}\n{}\n{}\n", host_key, host_name, pid, server,
-                       fmt::join(addresses, ","), transport);
+    return fmt::format("{}\n{}\n{}\n{}\n{}\n{}\n{}\n", host_key, host_name, pid, server,
+                       fmt::join(addresses, ","), transport, tuning);
   }
   static Result<Words> parse(int rank, const std::string& text) {
     std::istringstream lines(text);
@@ -102,8 +104,10 @@ struct Words {
     std::istringstream list(addresses);
     for (std::string one; std::getline(list, one, ',');) words.addresses.push_back(one);
     std::getline(lines, words.transport);
+    std::getline(lines, words.tuning);
     if (!lines || std::from_chars(pid.data(), pid.data() + pid.size(), words.pid).ec != std::errc()) {
-      return fail(ErrorCode::corrupted, "rank {} introduced itself with something else than six lines", rank);
+      return fail(ErrorCode::corrupted, "rank {} introduced itself with something else than seven lines",
+                  rank);
     }
     return words;
   }
@@ -162,7 +166,9 @@ Result<Group> join(const Identity& identity) {
     wires->listeners = TRY(listen_for_links(identity.address, variable("DIJI_SOCKET_IFNAME").value_or(""),
                                             !identity.token.empty()));
   }
-  Words mine{identity.host, host_name(), getpid(), server->address(), {}, transport};
+  // Whatever is wrong with it, all ranks hear of it: nobody waits for rank 0.
+  const std::string tuning = identity.rank == 0 ? carried(tuning_from_environment()) : "";
+  Words mine{identity.host, host_name(), getpid(), server->address(), {}, transport, tuning};
   for (const LinkListener& listener : wires->listeners) mine.addresses.push_back(listener.address);
   const std::int64_t deadline_us = now_us() + identity.timeout_us;
   const Introduction all = TRY(introduce({.rank = identity.rank,
@@ -178,6 +184,7 @@ Result<Group> join(const Identity& identity) {
     Words words = TRY(Words::parse(rank, all.words[static_cast<std::size_t>(rank)]));
     const int place = hosts[words.host_key]++;
     wires->only_tcp |= words.transport == "tcp";
+    if (rank == 0) group.tuning = std::make_shared<const Tuning>(TRY(received(words.tuning)));
     group.members.push_back({.host = std::move(words.host_name),
                              .pid = words.pid,
                              .server = std::move(words.server),

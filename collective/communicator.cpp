@@ -28,7 +28,7 @@ std::uint64_t mix(std::uint64_t hash, std::uint64_t value) {  // splitmix64's fi
 
 // Every argument that must be equal on all ranks. Counts that differ from rank to rank are compared message
 // by message.
-std::uint64_t signature_of(const Call& call, const Group& group, std::string_view algorithm) {
+std::uint64_t signature_of(const Call& call, const Group& group, std::string_view algorithm, int slices) {
   std::uint64_t hash = mix(group.id, group.epoch);
   for (const int word :
        {static_cast<int>(call.operation), static_cast<int>(call.reduction), static_cast<int>(call.type),
@@ -37,7 +37,7 @@ std::uint64_t signature_of(const Call& call, const Group& group, std::string_vie
   }
   hash = mix(hash, call.counts.empty() ? static_cast<std::uint64_t>(call.count) : 0);
   for (const char letter : algorithm) hash = mix(hash, static_cast<unsigned char>(letter));
-  return hash;
+  return mix(hash, static_cast<std::uint64_t>(slices));
 }
 
 }  // namespace
@@ -63,6 +63,10 @@ Result<void> Communicator::start() {
     if (std::ranges::find(transports_, link.get()) == transports_.end()) transports_.push_back(link.get());
   }
   if (group_.fragment_bytes > 0) fragment_bytes_ = group_.fragment_bytes;
+  if (group_.tuning) options_.tuning = group_.tuning;
+  std::vector<std::string> hosts;
+  for (const Member& member : group_.members) hosts.push_back(member.machine);
+  shape_ = shape_of(hosts);
   for (const Transport* transport : transports_) {
     descriptors_.clear();
     transport->poll_descriptors(descriptors_);
@@ -132,12 +136,11 @@ std::string Communicator::who(int rank) const {
   return fmt::format("rank {} on {} (pid {})", rank, member.host, member.pid);
 }
 
-const PreparedPlan& Communicator::plan_for(const Call& call, PlanChoice choice) {
+const PreparedPlan& Communicator::plan_for(const Call& call, const PlanChoice& choice) {
   const PlanKey key{choice.algorithm, choice.slices, has_root(call.operation) ? call.root : 0};
   auto& plan = plans_[key];
   if (!plan) {
-    const PlanRequest request{
-        .operation = call.operation, .world = world(), .root = call.root, .slices = choice.slices};
+    const PlanRequest request = request_of(call, shape_, choice);
     plan = std::make_unique<PreparedPlan>(choice.algorithm->plan(request, rank()));
   }
   return *plan;
@@ -199,7 +202,7 @@ Result<void> Communicator::exchange(std::span<const Call> calls) {
     both.operation = Operation::send;
     const std::pair key(call.operation, call.peer);
     const std::uint32_t number = pair_calls_[key] + counts[key]++;
-    tags.push_back({signature_of(both, group_, ""), number});
+    tags.push_back({signature_of(both, group_, "", 1), number});
   }
   if (calls.empty()) return {};
   TRY(point_to_point_.start(calls, tags, rank(), links_, fragment_bytes_));
@@ -235,10 +238,10 @@ Result<void> Communicator::make_ready(ReadyCall& ready, const Call& call) {
   if (ready.plan != nullptr && ready.call.same_as(call)) return {};
   ready.plan = nullptr;
   TRY(check_call(call, rank(), world()));
-  const PlanChoice choice = TRY(choose(call, world(), 1));
+  const PlanChoice choice = TRY(plan_of(call));
   const PreparedPlan& plan = plan_for(call, choice);
   ready.regions = TRY(ready.memory.lay_out(call, plan));
-  ready.signature = signature_of(call, group_, choice.algorithm->name);
+  ready.signature = signature_of(call, group_, choice.algorithm->name, choice.slices);
   const std::int64_t bytes = vector_count(call, world()) * bytes_of(call.type);
   ready.arithmetic = {.reduction = call.reduction,
                       .ranks = call.operation == Operation::scan     ? rank() + 1
@@ -325,7 +328,7 @@ Result<void> Communicator::wait(Progress& execution, const Call& call) {
       bell.withdraw();
       return failed(late(execution, call, before_us - began_us_), call);
     }
-    sleep(bell, announced, std::min(kSleepUs, deadline_us_ - before_us));
+    sleep(bell, announced, std::min(kSleepUs, deadline_us_ - before_us), execution.waits_for());
     recorder.waits_for(-1);  // whoever is stuck from here on waits for nobody
     const std::int64_t after_us = options_.clock.now_us();
     // Whoever was stopped himself must not call the others late.
@@ -342,14 +345,18 @@ Result<void> Communicator::pump() {
   return {};
 }
 
-void Communicator::sleep(Doorbell& bell, std::uint32_t announced, std::int64_t longest_us) {
+void Communicator::sleep(Doorbell& bell, std::uint32_t announced, std::int64_t longest_us, int peer) {
   if (!polls_) return options_.clock.sleep(bell, announced, longest_us);
   // Nobody rings a doorbell and writes to a socket at once: where both may wake, the sleep is short.
   constexpr std::int64_t kShortUs = 1'000;
-  if (has_neighbours_) bell.withdraw();
+  const std::int64_t most_us = has_neighbours_ ? std::min(kShortUs, longest_us) : longest_us;
   descriptors_.clear();
   for (const Transport* transport : transports_) transport->poll_descriptors(descriptors_);
-  const std::int64_t most_us = has_neighbours_ ? std::min(kShortUs, longest_us) : longest_us;
+  const bool sends =
+      std::ranges::any_of(descriptors_, [](const pollfd& one) { return (one.events & POLLOUT) != 0; });
+  const bool by_memory = peer >= 0 && links_[static_cast<std::size_t>(peer)]->name() == "shm";
+  if (has_neighbours_ && by_memory && !sends) return options_.clock.sleep(bell, announced, most_us);
+  if (has_neighbours_) bell.withdraw();
   options_.clock.poll(descriptors_, most_us);
 }
 

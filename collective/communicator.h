@@ -50,6 +50,7 @@ struct Group {
   /// Into which messages are cut, equal on all ranks; 0: the least of this rank's links, where all have the
   /// same.
   std::int64_t fragment_bytes = 0;
+  std::shared_ptr<const Tuning> tuning;      ///< of rank 0; null: as CommunicatorOptions say
   std::shared_ptr<Watcher> watcher;          ///< null: somebody else says who died
   std::shared_ptr<DescriptorServer> server;  ///< of this process; null with ranks as threads
   std::shared_ptr<RegisteredMemory> memory;  ///< of this rank; null: nobody can allocate
@@ -78,6 +79,8 @@ struct CommunicatorOptions {
   /// call returns it. It must not call the communicator, except for abort().
   std::function<void(const Error&)> on_failure;
   Clock clock;
+  /// Which plans calls take, equal on all ranks; null: the built-in ones. Parts of a communicator have its.
+  std::shared_ptr<const Tuning> tuning;
 };
 
 /// For on_failure: says it on standard error and ends the process with the error's exit code, as
@@ -132,13 +135,17 @@ class Communicator {
   std::uint32_t calls() const { return sequence_; }
   /// "shm", "tcp", "shm+tcp"
   std::string transports() const;
+  const WorldShape& shape() const { return shape_; }
+  /// The plan that such a call takes here: all of it is decided by what is equal on all ranks. Errors: of
+  /// choose.
+  Result<PlanChoice> plan_of(const Call& call) const { return choose(call, shape_, options_.tuning.get()); }
 
  private:
   using PlanKey = std::tuple<const Algorithm*, int, int>;  ///< algorithm, slices, root
 
   Communicator(Group group, CommunicatorOptions options);
   Result<void> start();
-  const PreparedPlan& plan_for(const Call& call, PlanChoice choice);
+  const PreparedPlan& plan_for(const Call& call, const PlanChoice& choice);
   Result<void> make_ready(ReadyCall& ready, const Call& call);
   Result<void> may_call(std::string_view name, bool alone) const;
   Result<void> check_group(std::span<const Call> calls) const;
@@ -158,7 +165,7 @@ class Communicator {
   Error first_failure(const Error& error);
   void tell_failure();
   Result<void> pump();
-  void sleep(Doorbell& bell, std::uint32_t announced, std::int64_t longest_us);
+  void sleep(Doorbell& bell, std::uint32_t announced, std::int64_t longest_us, int peer);
   /// A rank whose call of that number is not this one's.
   struct Disagreement {
     int peer = -1;
@@ -186,6 +193,7 @@ class Communicator {
   Group group_;
   CommunicatorOptions options_;
   Patience patience_;
+  WorldShape shape_;
   std::int64_t fragment_bytes_ = 0;
   std::vector<Transport*> links_;
   std::vector<Transport*> transports_;  ///< each of the links once

@@ -5,6 +5,7 @@
 #include "base/nearest.h"
 
 #include <algorithm>
+#include <set>
 
 namespace diji::collective {
 
@@ -30,6 +31,30 @@ ChunkRange chunks_at(Place place, const Plan& plan) {
     case Operation::receive: return input ? none : all;
     default: return all;
   }
+}
+
+WorldShape shape_of(std::span<const std::string> hosts) {
+  WorldShape shape{.ranks = static_cast<int>(hosts.size())};
+  const std::set<std::string_view> all(hosts.begin(), hosts.end());
+  shape.hosts = std::max(static_cast<int>(all.size()), 1);
+  if (shape.hosts == 1 || shape.ranks % shape.hosts != 0) return shape;
+  const int each = shape.ranks / shape.hosts;
+  for (int rank = 0; rank < shape.ranks; ++rank) {
+    const auto at = static_cast<std::size_t>(rank);
+    if (rank % each != 0 && hosts[at] != hosts[at - 1]) return shape;
+  }
+  shape.node_ranks = each;
+  return shape;
+}
+
+double cost_us(const Algorithm& algorithm, const PlanRequest& request, int hosts, double bytes,
+               const CostModel& model) {
+  CostModel seen = model;
+  if (hosts > 1 && !algorithm.knows_hosts) {
+    seen.alpha_us = std::max(model.alpha_us, model.alpha_between_us);
+    seen.beta_us_per_byte = std::max(model.beta_us_per_byte, model.beta_between_us_per_byte);
+  }
+  return algorithm.cost_us(request, bytes, seen);
 }
 
 bool partial_may_be_output(const Plan& plan, bool in_place) {
@@ -81,14 +106,15 @@ Plan sliced(Plan plan, int slices) {
 }
 
 Result<const Algorithm*> find_algorithm(Operation operation, std::string_view name) {
-  std::vector<std::string_view> names;
+  std::vector<std::string> names;
   for (const Algorithm& algorithm : algorithms()) {
     if (algorithm.operation != operation) continue;
     if (algorithm.name == name) return &algorithm;
-    names.push_back(algorithm.name);
+    names.emplace_back(algorithm.name);
   }
-  return fail(ErrorCode::usage, "{} has no algorithm {}; it has {}", name_of(operation), name,
-              fmt::join(names, ", "));
+  const std::string nearest = nearest_name(name, names);
+  return fail(ErrorCode::usage, "{} has no algorithm {}; it has {}{}", name_of(operation), name,
+              fmt::join(names, ", "), nearest.empty() ? "" : fmt::format(" (did you mean {}?)", nearest));
 }
 
 }  // namespace diji::collective

@@ -70,6 +70,17 @@ struct PlanRequest {
   bool operator==(const PlanRequest&) const = default;
 };
 
+/// What the choice of an algorithm knows of a world.
+struct WorldShape {
+  int ranks = 1;
+  int hosts = 1;
+  int node_ranks =
+      0;  ///< as in PlanRequest; 0 also where hosts have unlike numbers of ranks, or mingled ones
+  bool operator==(const WorldShape&) const = default;
+};
+/// `hosts`: by rank, what its host alone has.
+WorldShape shape_of(std::span<const std::string> hosts);
+
 /// One rank's part of an algorithm. The vector is cut into `blocks` blocks of `slices` chunks each: chunk
 /// block * slices + slice. For all_gather, reduce_scatter, gather, scatter and all_to_all blocks are the
 /// ranks.
@@ -117,7 +128,13 @@ struct Algorithm {
   /// Of `bytes` as the operation counts them: the whole vector. Closed form, so that thousands of ranks take
   /// no time.
   double (*cost_us)(const PlanRequest& request, double bytes, const CostModel& model) = nullptr;
+  bool knows_hosts = false;  ///< its closed form tells messages between hosts from those within
 };
+
+/// The closed form in a world of several hosts: where it does not know of them, each message is the dearer
+/// one.
+double cost_us(const Algorithm& algorithm, const PlanRequest& request, int hosts, double bytes,
+               const CostModel& model);
 
 /// Whether a rank may keep partial results in its output: each chunk that it reduces is one of its output's,
 /// and, where output is input too, none of them is sent from input in the round in which it is reduced.

@@ -43,6 +43,7 @@ struct Row {
   std::int64_t bytes = 0;
   std::int64_t count = 0;
   std::string algorithm;
+  std::string plan;  ///< plan_id
   std::string transport;
   double time_us = 0;
   double algbw_gbps = 0;
@@ -196,8 +197,9 @@ Result<Row> measure(Communicator& communicator, const Request& request, std::int
   if (request.in_place && call.operation == Operation::reduce_scatter)
     call.output = input.data() + communicator.rank() * call.count * width;
   Row row{.bytes = total * width, .count = call.count};
-  const collective::PlanChoice choice = TRY(collective::choose(call, world, 1));
+  const collective::PlanChoice choice = TRY(communicator.plan_of(call));
   row.algorithm = choice.algorithm->name;
+  row.plan = plan_id(call, communicator.shape(), choice);
   row.transport = communicator.transports();
   for (std::int64_t i = 0; i < request.warmup; ++i) TRY(communicator.run(call));
   const int inner = bytes <= 4096 ? 20 : 1;
@@ -226,6 +228,7 @@ Json json_of(const Row& row, const Request& request) {
           {"unit", "us"},
           {"operation", std::string(name_of(request.call.operation))},
           {"algorithm", row.algorithm},
+          {"plan", row.plan},
           {"transport", row.transport},
           {"size_bytes", row.bytes},
           {"count", row.count},
@@ -256,14 +259,14 @@ Result<int> bench_collective(const Arguments& arguments, std::span<const std::st
     print_aside("bench collective: one rank alone; start several with diji launch -n N\n");
   Json rows = Json::array();
   if (speaks && !json)
-    print("{:>12} {:>12} {:>20} {:>10} {:>12} {:>12} {:>12} {:>6}\n", "bytes", "count", "algorithm",
-          "transport", "time us", "algbw GB/s", "busbw GB/s", "wrong");
+    print("{:>12} {:>12} {:>20} {:>10} {:>30} {:>12} {:>12} {:>12} {:>6}\n", "bytes", "count", "algorithm",
+          "transport", "plan", "time us", "algbw GB/s", "busbw GB/s", "wrong");
   for (const std::int64_t bytes : request.sizes) {
     const Row row = TRY(measure(*communicator, request, bytes));
     rows.push_back(json_of(row, request));
     if (speaks && !json) {
-      print("{:>12} {:>12} {:>20} {:>10} {:>12.2f} {:>12.3f} {:>12.3f} {:>6}\n", row.bytes, row.count,
-            row.algorithm, row.transport, row.time_us, row.algbw_gbps, row.busbw_gbps,
+      print("{:>12} {:>12} {:>20} {:>10} {:>30} {:>12.2f} {:>12.3f} {:>12.3f} {:>6}\n", row.bytes, row.count,
+            row.algorithm, row.transport, row.plan, row.time_us, row.algbw_gbps, row.busbw_gbps,
             row.wrong < 0 ? "-" : fmt::format("{}", row.wrong));
     }
   }

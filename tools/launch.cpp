@@ -16,8 +16,10 @@ constexpr std::array kOptions = {
     OptionDef{
         "--timeout", "S",
         "seconds after which a collective that waits ends with an error (default: $DIJI_TIMEOUT, else 120)"},
-    OptionDef{"--no-bind", "",
-              "do not bind each rank to its share of the cores, which is done where there are enough"},
+    OptionDef{
+        "--no-bind", "",
+        "do not bind each rank to its share of the cores (whole ones, of one NUMA node, where there are "
+        "enough)"},
     OptionDef{"--tag", "", "print '[RANK] ' before each line of a rank's stdout"},
 };
 

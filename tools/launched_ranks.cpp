@@ -1,6 +1,7 @@
 // fork, exec, pidfds and a signalfd in one poll loop.
 #include "tools/launched_ranks.h"
 
+#include "collective/machine_topology.h"
 #include "collective/socket_address.h"
 #include "tools/output.h"
 
@@ -79,21 +80,23 @@ void end_orphans() {
 
 // Ranks that wait for each other on one core while another core works for somebody else take ten times as
 // long.
-void bind_to_share(int rank, int ranks) {
+std::vector<std::vector<int>> bindings_for(int ranks) {
   cpu_set_t allowed;
   CPU_ZERO(&allowed);
-  if (sched_getaffinity(0, sizeof allowed, &allowed) != 0) return;
-  const int cores = CPU_COUNT(&allowed);
-  if (ranks > cores) return;
-  const int each = cores / ranks;
+  if (sched_getaffinity(0, sizeof allowed, &allowed) != 0 || ranks > CPU_COUNT(&allowed)) return {};
+  if (const auto host = collective::host_of_machine()) return collective::bindings_of(*host, ranks);
+  // Without hwloc hardware threads are taken for cores of one node, in the system's order.
+  collective::Host plain;
+  for (int pu = 0; pu < CPU_SETSIZE; ++pu) {
+    if (CPU_ISSET(pu, &allowed)) plain.cores.push_back({.pus = {pu}});
+  }
+  return collective::bindings_of(plain, ranks);
+}
+
+void bind_to(const std::vector<int>& pus) {
   cpu_set_t mine;
   CPU_ZERO(&mine);
-  int seen = 0;
-  for (int core = 0; core < CPU_SETSIZE; ++core) {
-    if (!CPU_ISSET(core, &allowed)) continue;
-    if (seen / each == rank) CPU_SET(core, &mine);
-    ++seen;
-  }
+  for (const int pu : pus) CPU_SET(pu, &mine);
   sched_setaffinity(0, sizeof mine, &mine);
 }
 
@@ -118,6 +121,8 @@ Result<std::unique_ptr<LaunchedRanks>> LaunchedRanks::start(const LaunchOptions&
   sigprocmask(SIG_BLOCK, &signals, nullptr);
   job->signals_ = signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
   job->ranks_.resize(static_cast<std::size_t>(options.ranks));
+  if (options.bind)
+    job->bindings_ = options.bindings.empty() ? bindings_for(options.ranks) : options.bindings;
   for (int rank = 0; rank < options.ranks; ++rank) {
     const auto spawned = job->spawn(options, rank);
     if (spawned) continue;
@@ -146,7 +151,7 @@ Result<void> LaunchedRanks::spawn(const LaunchOptions& options, int rank) {
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, nullptr);
     if (piped) dup2(output[1], STDOUT_FILENO);
-    if (options.bind) bind_to_share(rank, options.ranks);
+    if (!bindings_.empty()) bind_to(bindings_[static_cast<std::size_t>(rank)]);
     setenv("DIJI_RANK", std::to_string(rank).c_str(), 1);
     setenv("DIJI_LOCAL_RANK", std::to_string(rank).c_str(), 1);
     setenv("DIJI_WORLD_SIZE", std::to_string(options.ranks).c_str(), 1);

@@ -18,6 +18,7 @@ struct LaunchOptions {
   bool tag = false;                 ///< "[3] " before each line of a rank
   bool capture = false;             ///< keep rank 0's stdout for output(), drop the others'
   bool bind = true;                 ///< each rank to its share of the cores, where there are as many as ranks
+  std::vector<std::vector<int>> bindings;  ///< by rank: hardware threads; empty: as bindings_of says
   std::vector<std::string> command;
 };
 
@@ -58,6 +59,7 @@ class LaunchedRanks {
   void kill_all(int signal);
 
   std::vector<Rank> ranks_;
+  std::vector<std::vector<int>> bindings_;            ///< by rank; empty: nobody is bound
   int token_ = -1;                                    ///< descriptor
   std::shared_ptr<collective::HostSegment> segment_;  ///< of the ranks' first communicator
   int port_ = -1;                                     ///< descriptor that reserves the port of address_

@@ -4,6 +4,7 @@
 #include "collective/check_plan.h"
 #include "collective/choose.h"
 #include "collective/cost.h"
+#include "collective/tuned_file.h"
 #include "tools/json.h"
 #include "tools/output.h"
 #include "tools/table.h"
@@ -32,7 +33,11 @@ struct World {
   int ranks = 1;
   int ranks_per_host = 0;  ///< 0: one host
   CostModel model;
+  collective::Tuning tuning;
   int hosts() const { return ranks_per_host == 0 ? 1 : (ranks + ranks_per_host - 1) / ranks_per_host; }
+  collective::WorldShape shape() const {
+    return {.ranks = ranks, .hosts = hosts(), .node_ranks = ranks_per_host};
+  }
 };
 
 struct Price {
@@ -55,20 +60,12 @@ Result<World> world_of(const PriceRequest& request) {
     return fail(ErrorCode::usage, "--simulate: '{}' is not world=N with N of 1 to {}", request.world,
                 kWorldMax);
   }
+  world.tuning = TRY(collective::tuning_from_environment());
   if (request.topology.empty()) return world;
   const Topology topology = TRY(read_topology(request.topology));
   world.model = topology.model;
   if (topology.ranks_per_host < world.ranks) world.ranks_per_host = topology.ranks_per_host;
   return world;
-}
-
-// A closed form that knows nothing of hosts takes each message as the dearer one.
-CostModel model_for(const Algorithm& algorithm, const World& world) {
-  CostModel model = world.model;
-  if (world.hosts() == 1 || algorithm.name == "hierarchical") return model;
-  model.alpha_us = std::max(model.alpha_us, model.alpha_between_us);
-  model.beta_us_per_byte = std::max(model.beta_us_per_byte, model.beta_between_us_per_byte);
-  return model;
 }
 
 std::optional<double> play(const Algorithm& algorithm, const PlanRequest& plan, double bytes,
@@ -85,22 +82,22 @@ std::optional<double> play(const Algorithm& algorithm, const PlanRequest& plan, 
 Result<std::vector<Price>> prices_of(const World& world, const Call& call, std::int64_t bytes,
                                      const Algorithm* only) {
   std::vector<Price> prices;
-  const collective::PlanChoice choice = TRY(collective::choose(call, world.ranks, world.hosts()));
+  const collective::WorldShape shape = world.shape();
+  const collective::PlanChoice choice = TRY(collective::choose(call, shape, &world.tuning));
   for (const Algorithm& algorithm : collective::algorithms()) {
     if (algorithm.operation != call.operation || (only != nullptr && &algorithm != only)) continue;
     if (call.exact && algorithm.name != "direct") continue;
-    const PlanRequest plan{.operation = call.operation,
-                           .world = world.ranks,
-                           .root = call.root,
-                           .slices = collective::slices_for(bytes, world.ranks),
-                           .node_ranks = world.ranks_per_host};
+    const bool chosen = &algorithm == choice.algorithm;
+    const PlanRequest plan = request_of(
+        call, shape,
+        {&algorithm, chosen ? choice.slices : collective::slices_for(algorithm, shape, bytes, world.model)});
     if (!algorithm.supports(plan)) continue;
     const auto whole = static_cast<double>(bytes);
     prices.push_back({.algorithm = &algorithm,
                       .slices = plan.slices,
-                      .cost_us = algorithm.cost_us(plan, whole, model_for(algorithm, world)),
+                      .cost_us = cost_us(algorithm, plan, shape.hosts, whole, world.model),
                       .played_us = play(algorithm, plan, whole, world.model),
-                      .chosen = &algorithm == choice.algorithm});
+                      .chosen = chosen});
   }
   std::ranges::sort(prices, {},
                     [](const Price& price) { return std::pair(price.best_us(), price.algorithm); });

@@ -17,6 +17,7 @@ import bench
 import case
 import collective
 import makers
+import tuning
 
 
 def main():
@@ -29,7 +30,7 @@ def main():
     loader = unittest.TestLoader()
     if case.OPTIONS.pattern:
         loader.testNamePatterns = [f"*{case.OPTIONS.pattern}*"]
-    modules = (bad_input, answers, bench, collective, makers)
+    modules = (bad_input, answers, bench, collective, makers, tuning)
     suite = unittest.TestSuite(loader.loadTestsFromModule(module) for module in modules)
     result = unittest.TextTestRunner(verbosity=2).run(suite)
     return 0 if result.wasSuccessful() and result.testsRun > 0 else 1

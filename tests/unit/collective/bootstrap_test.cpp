@@ -19,12 +19,17 @@ namespace {
 struct Met {
   std::vector<std::string> transports;
   std::vector<std::string> problems;
+  std::vector<WorldShape> shapes;
+  std::vector<std::string> plans;  ///< of an all_reduce of 1000 f32
 };
 
 // A rank for each host named, as a thread: meets the others and makes some of the calls.
-Met meet(const std::vector<std::string>& hosts, const std::string& loopback = "127.0.0.1") {
+Met meet(const std::vector<std::string>& hosts, const std::string& loopback = "127.0.0.1",
+         bool should_fail = false) {
   Met met;
   met.transports.resize(hosts.size());
+  met.shapes.resize(hosts.size());
+  met.plans.resize(hosts.size());
   const Socket reserved(reserve_loopback_port().value());
   const std::string port = own_address_of(reserved.descriptor()).substr(std::string("127.0.0.1").size());
   const std::string address = loopback + port;
@@ -46,6 +51,9 @@ Met meet(const std::vector<std::string>& hosts, const std::string& loopback = "1
       } else {
         const auto communicator = Communicator::create(std::move(*group)).value();
         met.transports[rank] = communicator->transports();
+        met.shapes[rank] = communicator->shape();
+        const Call call{.operation = Operation::all_reduce, .count = 1000};
+        met.plans[rank] = plan_id(call, communicator->shape(), communicator->plan_of(call).value());
         for (std::size_t i = 0; i < cases.size() && !problem; i += 17)
           problem = run_case(*communicator, cases[i]);
       }
@@ -54,7 +62,9 @@ Met meet(const std::vector<std::string>& hosts, const std::string& loopback = "1
     });
   }
   for (std::thread& thread : threads) thread.join();
-  for (const std::string& problem : met.problems) MESSAGE(problem);
+  if (!should_fail) {
+    for (const std::string& problem : met.problems) MESSAGE(problem);
+  }
   return met;
 }
 
@@ -73,6 +83,29 @@ TEST_CASE("ranks of one host share memory, ranks of several have links too") {
   const Met uneven = meet({"a", "b", "b"});
   EXPECT(uneven.problems.empty());
   EXPECT(uneven.transports == Texts{"tcp", "shm+tcp", "shm+tcp"});
+}
+
+TEST_CASE("all ranks know the hosts of the world and take rank 0's table") {
+  const Met plain = meet({"a", "a", "b", "b"});
+  EXPECT(plain.problems.empty());
+  EXPECT(plain.shapes == std::vector(4, WorldShape{.ranks = 4, .hosts = 2, .node_ranks = 2}));
+  EXPECT(plain.plans == Texts(4, plain.plans[0]));
+  EXPECT(plain.plans[0].starts_with("hierarchical/"));
+  const Met mingled = meet({"a", "b", "a", "b"});
+  EXPECT(mingled.problems.empty());
+  EXPECT(mingled.shapes == std::vector(4, WorldShape{.ranks = 4, .hosts = 2}));
+  EXPECT_FALSE(mingled.plans[0].starts_with("hierarchical/"));
+  setenv("DIJI_TUNING", "all_reduce hosts=2: <=2K exchange; <=4000 ring/slices=2", 1);
+  const Met tuned = meet({"a", "a", "b", "b"});
+  setenv("DIJI_TUNING", "all_reduce: rings", 1);
+  const Met wrong = meet({"a", "a", "b"}, "127.0.0.1", true);
+  unsetenv("DIJI_TUNING");
+  EXPECT(tuned.problems.empty());
+  EXPECT(tuned.plans == Texts(4, tuned.plans[0]));
+  EXPECT(tuned.plans[0].starts_with("ring/2-"));
+  REQUIRE(wrong.problems.size() == 3);  // nobody waits for rank 0
+  for (const std::string& problem : wrong.problems)
+    EXPECT(problem.starts_with("rank 0: DIJI_TUNING:1:13: all_reduce has no algorithm rings"));
 }
 
 TEST_CASE("ranks meet and talk over IPv6") {
