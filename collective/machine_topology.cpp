@@ -76,12 +76,12 @@ class Tree {
   Tree(const Tree&) = delete;
   Tree& operator=(const Tree&) = delete;
 
-  Result<Host> of_machine() {
+  Result<Host> of_machine(CoresOf whose) {
     hwloc_.set_flags(topology_, HWLOC_TOPOLOGY_FLAG_INCLUDE_DISALLOWED);
     if (hwloc_.load(topology_) != 0) return fail(ErrorCode::unsupported, "hwloc cannot read this machine");
     cpu_set_t mask;
     CPU_ZERO(&mask);
-    const bool knows_mask = sched_getaffinity(0, sizeof mask, &mask) == 0;
+    const bool knows_mask = whose == CoresOf::process && sched_getaffinity(0, sizeof mask, &mask) == 0;
     const hwloc_const_bitmap_t allowed = hwloc_.allowed_cpus(topology_);
     Host host = host_of([&](unsigned pu) {
       return hwloc_.is_set(allowed, pu) != 0 && (!knows_mask || pu >= CPU_SETSIZE || CPU_ISSET(pu, &mask));
@@ -162,7 +162,7 @@ class Tree {
 
 }  // namespace
 
-Result<Host> host_of_machine() { return Tree(TRY(open_hwloc())).of_machine(); }
+Result<Host> host_of_machine(CoresOf whose) { return Tree(TRY(open_hwloc())).of_machine(whose); }
 
 Result<Host> host_of_description(const std::string& description) {
   return Tree(TRY(open_hwloc())).of_description(description);
@@ -178,7 +178,7 @@ std::unexpected<Error> built_without() {
 }
 }  // namespace
 
-Result<Host> host_of_machine() { return built_without(); }
+Result<Host> host_of_machine(CoresOf) { return built_without(); }
 Result<Host> host_of_description(const std::string&) { return built_without(); }
 
 #endif

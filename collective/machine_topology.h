@@ -8,9 +8,12 @@
 
 namespace diji::collective {
 
-/// What this process may use of the machine, and what there is. Errors: unsupported, saying what to install,
-/// where the library is not there, cannot be used, or diji was built without its header.
-Result<Host> host_of_machine();
+/// Whose cores: of this process (its affinity mask counts), or of all that may run in this container.
+enum class CoresOf : std::uint8_t { process, container };
+
+/// What may be used of the machine, and what there is. Errors: unsupported, saying what to install, where the
+/// library is not there, cannot be used, or diji was built without its header.
+Result<Host> host_of_machine(CoresOf whose = CoresOf::process);
 
 /// Of a description in hwloc's words, such as "package:2 numa:2 l3:1 core:4 pu:2": all of it may be used.
 /// Errors: as above; usage, where it is none.

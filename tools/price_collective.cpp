@@ -62,7 +62,7 @@ Result<World> world_of(const PriceRequest& request) {
   }
   world.tuning = TRY(collective::tuning_from_environment());
   if (request.topology.empty()) return world;
-  const Topology topology = TRY(read_topology(request.topology));
+  const collective::Topology topology = TRY(read_topology(request.topology));
   world.model = topology.model;
   if (topology.ranks_per_host < world.ranks) world.ranks_per_host = topology.ranks_per_host;
   return world;

@@ -1,20 +1,24 @@
-// A file that says what messages between ranks cost: what `diji bench collective --simulate` reckons with.
+// The file of a topology: what `diji topo` saves and loads, and what `bench collective --simulate` reckons
+// with.
 #pragma once
 
 #include "base/error.h"
-#include "collective/plan.h"
+#include "collective/topology.h"
+#include "tools/json.h"
 
 #include <string>
+#include <string_view>
 
 namespace diji::tools {
 
-/// Two levels: ranks r with equal r / ranks_per_host share a host.
-struct Topology {
-  int ranks_per_host = 0;  ///< 0: all ranks share one
-  collective::CostModel model;
-};
+/// A JSON object; all keys may be left out. ranks_per_host, within_host, between_hosts ({"latency_us",
+/// "bandwidth_gbps"}) and reduce_gbps are the costs that plans are priced with, as in CostModel where they
+/// are left out; hosts, links and pairs are what `diji topo` measured. Errors: io, malformed (naming the
+/// line).
+Result<collective::Topology> read_topology(const std::string& file);
+/// The same of text; `source` stands in errors.
+Result<collective::Topology> parse_topology(const std::string& source, std::string_view text);
 
-/// A JSON object; what it leaves out is as in CostModel. Errors: io, malformed (naming the line).
-Result<Topology> read_topology(const std::string& file);
+Json json_of(const collective::Topology& topology);
 
 }  // namespace diji::tools

@@ -70,6 +70,7 @@ extern const Verb kCoverageVerb;
 extern const Verb kVerifyVerb;
 extern const Verb kCacheVerb;
 extern const Verb kBenchVerb;
+extern const Verb kTopoVerb;
 extern const Verb kLaunchVerb;
 extern const Verb kRanksVerb;
 extern const Verb kOpVerb;

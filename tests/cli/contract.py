@@ -17,6 +17,7 @@ import bench
 import case
 import collective
 import makers
+import topology
 import tuning
 
 
@@ -30,7 +31,7 @@ def main():
     loader = unittest.TestLoader()
     if case.OPTIONS.pattern:
         loader.testNamePatterns = [f"*{case.OPTIONS.pattern}*"]
-    modules = (bad_input, answers, bench, collective, makers, tuning)
+    modules = (bad_input, answers, bench, collective, makers, topology, tuning)
     suite = unittest.TestSuite(loader.loadTestsFromModule(module) for module in modules)
     result = unittest.TextTestRunner(verbosity=2).run(suite)
     return 0 if result.wasSuccessful() and result.testsRun > 0 else 1
