@@ -1,5 +1,4 @@
-// Private to base/: how many cores the cgroups allow, with the root of the file system as an argument for
-// tests.
+// How many cores the cgroups allow, with the root of the file system as an argument for tests.
 #pragma once
 
 #include <filesystem>

@@ -1,9 +1,9 @@
 // The variable, the cache's folder, and one line of what rank 0 says at the start.
 #include "collective/tuned_file.h"
 
+#include "base/cores.h"
 #include "base/files.h"
 #include "base/log.h"
-#include "base/thread_pool.h"
 
 #include <algorithm>
 #include <charconv>
@@ -20,13 +20,6 @@ std::string variable(const char* name) {
   return value == nullptr ? "" : value;
 }
 
-Result<Tuning> read_tuning(const std::filesystem::path& file) {
-  const auto bytes = TRY(read_file(file));
-  auto tuning = parse_tuning({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, file.string());
-  if (!tuning) tuning.error().file = file.string();
-  return tuning;
-}
-
 std::uint64_t mixed(std::uint64_t hash, std::string_view text) {  // FNV-1a
   constexpr std::uint64_t kPrime = 1099511628211;
   for (const char letter : text) hash = (hash ^ static_cast<unsigned char>(letter)) * kPrime;
@@ -34,6 +27,13 @@ std::uint64_t mixed(std::uint64_t hash, std::string_view text) {  // FNV-1a
 }
 
 }  // namespace
+
+Result<Tuning> read_tuning(const std::filesystem::path& file) {
+  const auto bytes = TRY(read_file(file));
+  auto tuning = parse_tuning({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, file.string());
+  if (!tuning) tuning.error().file = file.string();
+  return tuning;
+}
 
 // Lines that say what a processor is; others (clock rates, addresses) differ from core to core and day to
 // day.
@@ -49,7 +49,8 @@ std::string machine_fingerprint() {
   std::ifstream nodes("/sys/devices/system/node/online");
   std::string line;
   std::getline(nodes, line);
-  return fmt::format("{:016x}", mixed(mixed(hash, line), fmt::format("{}", usable_cores())));
+  return fmt::format("{:016x}",
+                     mixed(mixed(hash, line), fmt::format("{:.2f}", cgroup_cores("/").value_or(0))));
 }
 
 std::filesystem::path tuned_file() {

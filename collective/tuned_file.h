@@ -11,8 +11,8 @@
 
 namespace diji::collective {
 
-/// What a tuned file is good for, beside diji's version: the processors of this machine and how many of them
-/// this process may use. Sixteen hexadecimal digits.
+/// What a tuned file is good for, beside diji's version: the processors of this machine, its NUMA nodes and
+/// the CPU quota of the container. Sixteen hexadecimal digits.
 std::string machine_fingerprint();
 
 /// DIJI_CACHE_DIR/collective/tuning-VERSION-FINGERPRINT.txt, else under XDG_CACHE_HOME/diji or
@@ -23,6 +23,8 @@ std::filesystem::path tuned_file();
 /// is warned of and left out). Errors: usage, of the variable; not_found, io, malformed, of FILE.
 Result<Tuning> tuning_from_environment();
 
+/// Errors: not_found, io, malformed.
+Result<Tuning> read_tuning(const std::filesystem::path& file);
 /// Whole or not at all, a group of rows a line. Errors: io.
 Result<void> save_tuning(const std::filesystem::path& file, const Tuning& tuning);
 

@@ -56,26 +56,7 @@ Result<std::vector<std::int64_t>> sizes_of(const Arguments& arguments) {
     if (arguments.has("--sizes")) return fail(ErrorCode::usage, "--bytes and --sizes are two answers");
     return std::vector{static_cast<std::int64_t>(TRY(arguments.bytes("--bytes", 8)))};
   }
-  const std::string text = arguments.text("--sizes", "8:64M");
-  const std::size_t colon = text.find(':');
-  const auto number = [](std::string_view word) -> std::int64_t {
-    constexpr std::string_view kSuffixes = "KMG";
-    std::int64_t value = 0;
-    std::size_t at = 0;
-    for (; at < word.size() && word[at] >= '0' && word[at] <= '9' && value < kBytesMax; ++at)
-      value = value * 10 + (word[at] - '0');
-    const std::size_t suffix = at + 1 == word.size() ? kSuffixes.find(word[at]) : std::string_view::npos;
-    if (at == 0 || (at != word.size() && suffix == std::string_view::npos)) return -1;
-    return at == word.size() ? value : value << (10 * (suffix + 1));
-  };
-  const std::int64_t from = number(std::string_view(text).substr(0, colon));
-  const std::int64_t to =
-      colon == std::string::npos ? from : number(std::string_view(text).substr(colon + 1));
-  if (from < 1 || to < from || to > kBytesMax)
-    return fail(ErrorCode::usage, "--sizes: '{}' is not FROM:TO such as 8:64M", text);
-  std::vector<std::int64_t> sizes;
-  for (std::int64_t size = from; size <= to; size *= 2) sizes.push_back(size);
-  return sizes;
+  return sizes_between(arguments.text("--sizes", "8:64M"), 2);
 }
 
 Result<Request> request_of(const Arguments& arguments, std::string_view operation) {
@@ -132,12 +113,6 @@ Result<int> simulate(const Arguments& arguments, const Request& request, bool js
                           json);
 }
 
-bool counts_blocks(Operation operation) {
-  return operation == Operation::all_gather || operation == Operation::reduce_scatter ||
-         operation == Operation::gather || operation == Operation::scatter ||
-         operation == Operation::all_to_all;
-}
-
 // What an ideal link carries for one byte of the vector (as NCCL's tests count).
 double bus_factor(Operation operation, int world) {
   const double share = static_cast<double>(world - 1) / world;
@@ -150,17 +125,6 @@ double bus_factor(Operation operation, int world) {
     case Operation::scatter: return share;
     default: return 1;
   }
-}
-
-Result<double> slowest(Communicator& communicator, double seconds) {
-  double all = 0;
-  TRY(communicator.run({.operation = Operation::all_reduce,
-                        .input = &seconds,
-                        .output = &all,
-                        .count = 1,
-                        .type = ElementType::f64,
-                        .reduction = Reduction::max}));
-  return all;
 }
 
 // Private (malloc) memory, or what peers read in place; zeros either way.
@@ -182,11 +146,9 @@ Result<Buffer> buffer_of(Communicator& communicator, std::int64_t bytes, bool re
 Result<Row> measure(Communicator& communicator, const Request& request, std::int64_t bytes) {
   using Clock = std::chrono::steady_clock;
   const int world = communicator.world();
-  Call call = request.call;
+  Call call = sized(request.call, bytes, world);
   const std::int64_t width = bytes_of(call.type);
-  const bool blocks = counts_blocks(call.operation);
-  call.count = blocks ? std::max<std::int64_t>(bytes / width / world, 1) : bytes / width;
-  const std::int64_t total = blocks ? call.count * world : call.count;
+  const std::int64_t total = collective::vector_count(call, world);
   Buffer input = TRY(buffer_of(communicator, total * width, request.registered));
   Buffer output = TRY(
       buffer_of(communicator, request.in_place && !request.check ? 0 : total * width, request.registered));
@@ -244,6 +206,47 @@ Json json_of(const Row& row, const Request& request) {
 }
 
 }  // namespace
+
+Result<std::vector<std::int64_t>> sizes_between(const std::string& text, int factor) {
+  const std::size_t colon = text.find(':');
+  const auto number = [](std::string_view word) -> std::int64_t {
+    constexpr std::string_view kSuffixes = "KMG";
+    std::int64_t value = 0;
+    std::size_t at = 0;
+    for (; at < word.size() && word[at] >= '0' && word[at] <= '9' && value < kBytesMax; ++at)
+      value = value * 10 + (word[at] - '0');
+    const std::size_t suffix = at + 1 == word.size() ? kSuffixes.find(word[at]) : std::string_view::npos;
+    if (at == 0 || (at != word.size() && suffix == std::string_view::npos)) return -1;
+    return at == word.size() ? value : value << (10 * (suffix + 1));
+  };
+  const std::int64_t from = number(std::string_view(text).substr(0, colon));
+  const std::int64_t to =
+      colon == std::string::npos ? from : number(std::string_view(text).substr(colon + 1));
+  if (from < 1 || to < from || to > kBytesMax)
+    return fail(ErrorCode::usage, "--sizes: '{}' is not FROM:TO such as 8:64M", text);
+  std::vector<std::int64_t> sizes;
+  for (std::int64_t size = from; size <= to; size *= factor) sizes.push_back(size);
+  return sizes;
+}
+
+Call sized(Call call, std::int64_t bytes, int world) {
+  const std::int64_t width = bytes_of(call.type);
+  call.count = 1;
+  const std::int64_t blocks = collective::vector_count(call, world);
+  call.count = blocks > 1 ? std::max<std::int64_t>(bytes / width / blocks, 1) : bytes / width;
+  return call;
+}
+
+Result<double> slowest(Communicator& communicator, double seconds) {
+  double all = 0;
+  TRY(communicator.run({.operation = Operation::all_reduce,
+                        .input = &seconds,
+                        .output = &all,
+                        .count = 1,
+                        .type = ElementType::f64,
+                        .reduction = Reduction::max}));
+  return all;
+}
 
 Result<int> bench_collective(const Arguments& arguments, std::span<const std::string> operands, bool json) {
   if (operands.size() != 1)

@@ -2,9 +2,12 @@
 #pragma once
 
 #include "base/error.h"
+#include "collective/communicator.h"
 #include "tools/arguments.h"
 
 #include <array>
+#include <string>
+#include <vector>
 
 namespace diji::tools {
 
@@ -28,6 +31,14 @@ inline constexpr std::array kCollectiveOptions = {
               "of collective: run nothing, but price every algorithm for N ranks by the cost model"},
     OptionDef{"--topology", "FILE", "of --simulate: JSON, what messages within and between hosts cost"},
 };
+
+/// "8:64M": sizes from the first to the second, each `factor` times the one before. Errors: usage, of
+/// --sizes.
+Result<std::vector<std::int64_t>> sizes_between(const std::string& text, int factor);
+/// The call with a count for about `bytes` in the whole vector.
+collective::Call sized(collective::Call call, std::int64_t bytes, int world);
+/// The largest of all ranks' times. Errors: the communicator's.
+Result<double> slowest(collective::Communicator& communicator, double seconds);
 
 /// `operands` are those after "collective". Rank 0 prints.
 Result<int> bench_collective(const Arguments& arguments, std::span<const std::string> operands, bool json);

@@ -15,9 +15,9 @@
 namespace diji::tools {
 namespace {
 
-constexpr std::array kVerbs = {&kCheckVerb,  &kDevicesVerb, &kRunVerb,    &kCompileVerb, &kCoverageVerb,
-                               &kVerifyVerb, &kCacheVerb,   &kBenchVerb,  &kTopoVerb,    &kLaunchVerb,
-                               &kRanksVerb,  &kOpVerb,      &kPluginVerb, &kDocsVerb};
+constexpr std::array kVerbs = {&kCheckVerb,  &kDevicesVerb, &kRunVerb,   &kCompileVerb, &kCoverageVerb,
+                               &kVerifyVerb, &kCacheVerb,   &kBenchVerb, &kTopoVerb,    &kLaunchVerb,
+                               &kRanksVerb,  &kTuneVerb,    &kOpVerb,    &kPluginVerb,  &kDocsVerb};
 
 bool asks_for(std::span<const std::string> words, std::string_view option) {
   const auto end = std::ranges::find(words, "--");

@@ -5,6 +5,7 @@
 #include "collective/choose.h"
 #include "collective/cost.h"
 #include "collective/tuned_file.h"
+#include "tools/bench_collective.h"
 #include "tools/json.h"
 #include "tools/output.h"
 #include "tools/table.h"
@@ -144,11 +145,8 @@ Result<int> price_collective(const PriceRequest& request, bool json) {
   Json rows = Json::array();
   Table table({">bytes", "algorithm", ">slices", ">cost us", ">played us", "choice"});
   for (const std::int64_t size : request.sizes) {
-    const std::int64_t width = bytes_of(call.type);
-    call.count = 1;
-    const std::int64_t blocks = std::max<std::int64_t>(collective::vector_count(call, world.ranks), 1);
-    call.count = blocks > 1 ? std::max<std::int64_t>(size / width / blocks, 1) : size / width;
-    const std::int64_t bytes = collective::vector_count(call, world.ranks) * width;
+    call = sized(call, size, world.ranks);
+    const std::int64_t bytes = collective::vector_count(call, world.ranks) * bytes_of(call.type);
     for (const Price& price : TRY(prices_of(world, call, bytes, only))) {
       rows.push_back(json_of(price, call, bytes));
       table.add({fmt::format("{}", bytes), std::string(price.algorithm->name),

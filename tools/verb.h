@@ -73,6 +73,7 @@ extern const Verb kBenchVerb;
 extern const Verb kTopoVerb;
 extern const Verb kLaunchVerb;
 extern const Verb kRanksVerb;
+extern const Verb kTuneVerb;
 extern const Verb kOpVerb;
 extern const Verb kPluginVerb;
 extern const Verb kDocsVerb;

@@ -14,7 +14,7 @@ import tiny_models
 ERROR_KEYS = ["code", "message", "file", "offset", "op", "dtype", "shape", "bytes", "pool"]
 ERROR_KEYS += ["rank", "host", "pid", "seq", "elapsed_s", "missing", "peer_args"]
 VERBS = ["check", "devices", "run", "compile", "coverage", "verify", "cache", "bench", "topo", "launch"]
-VERBS += ["ranks", "op", "plugin"]
+VERBS += ["ranks", "tune", "op", "plugin"]
 OPTIONS = argparse.Namespace()  # of contract.py: diji, example, plugin
 
 

@@ -62,3 +62,53 @@ class Tuning(Case):
                 err = Job(self, 3, words, DIJI_TUNING=table).end(code)
                 self.assertEqual(err.count("diji: rank 0: "), 3, err)
                 self.assertEqual(err.count(part), 3, err)
+
+    def test_tune_finds_what_is_better(self):
+        slow = {"DIJI_TUNING": "all_reduce: ring/slices=64"}  # each of 64 K in 128 pieces
+        words = ["tune", "collective", "all_reduce", "--sizes", "64K:64K", "--seconds", "0.05", "--world-size", "2"]
+        document = self.document(*words, "--save", "plans.txt", **slow)
+        row = document["rows"][0]
+        self.assertEqual((row["operation"], row["size_bytes"], row["dtype"]), ("all_reduce", 65536, "f32"))
+        self.assertTrue(row["changed"])
+        self.assertTrue(row["before"]["plan"].startswith("ring/64-"), row)
+        self.assertFalse(row["after"]["plan"].startswith("ring/64-"), row)
+        self.assertGreater(row["before"]["time_us"], row["after"]["time_us"])
+        self.assertEqual(document["machine"]["ranks"], 2)
+        text = self.diji(*words, "--save", "plans.txt", **slow)
+        self.assertRegex(text.stdout, r"ring/64-[0-9a-f]{8} -> \w+/\d+-[0-9a-f]{8}")
+        self.assertIn("DIJI_TUNING is set", text.stderr)
+
+    def test_later_calls_take_the_tuned_file(self):
+        words = ["tune", "collective", "barrier", "--seconds", "0.01"]
+        job = Job(self, 2, [case.OPTIONS.diji, *words, "--json"])  # under a launcher too
+        job.end(0, seconds=60)
+        document = json.loads(job.out())
+        self.assertFalse(document["rows"][0]["changed"])
+        self.assertEqual(document["tuning"], "")
+        file = self.here / document["file"]
+        self.assertEqual(file.parent, self.here / "cache" / "collective")
+        self.assertIn("DIJI_TUNING=off", file.read_text())
+        file.write_text(file.read_text() + "all_reduce world=3: ring/slices=2\n")
+        self.assertEqual(self.plans(3, "all_reduce --bytes 4K"), ["ring/2"])
+        self.assertEqual(self.plans(2, "all_reduce --bytes 4K"), ["exchange/1"])
+        self.assertEqual(self.plans(3, "all_reduce --bytes 4K", DIJI_TUNING="off"), ["exchange/1"])
+        job = Job(self, 2, [case.OPTIONS.diji, *words])
+        job.end(0, seconds=60)
+        self.assertIn("all_reduce world=3: ring/slices=2", file.read_text())
+        file.write_text("all_reduce: rung\n")
+        job = Job(self, 2, [case.OPTIONS.diji, "bench", "collective", "all_reduce", "--bytes", "8", "--iters", "5"])
+        self.assertIn("all_reduce has no algorithm rung", job.end(0))
+        file.unlink()
+
+    def test_tune_refused(self):
+        for words, part in (
+            (["gemm"], "'gemm' cannot be tuned; there is collective"),
+            (["colective"], "(did you mean 'collective'?)"),
+            (["collective", "all_redcue"], "(did you mean 'all_reduce'?)"),
+            (["collective", "--sizes", "8:4"], "is not FROM:TO"),
+            (["collective", "--dtype", "f33"], "there is no 'f33'"),
+            (["collective", "--world-size", "1"], "--world-size"),
+        ):
+            with self.subTest(words):
+                self.refused("tune", *words, code=2, error="usage", says=[part])
+        self.refused("tune", "collective", code=2, error="usage", says=["--save FILE"], DIJI_CACHE_DIR="off")
