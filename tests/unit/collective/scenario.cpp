@@ -24,7 +24,8 @@ std::int64_t draw_count(Random& random, int world, ElementType type, std::int64_
                                 6'000 / (world * world) + 20);
 }
 
-CallCase draw_case(Random& random, int world, std::int64_t slot_bytes) {
+CallCase draw_case(Random& random, const WorldShape& shape, std::int64_t slot_bytes) {
+  const int world = shape.ranks;
   CallCase c;
   c.operation = static_cast<Operation>(random.below(kOperationCount));
   if (c.operation == Operation::receive) c.operation = Operation::send;
@@ -47,7 +48,8 @@ CallCase draw_case(Random& random, int world, std::int64_t slot_bytes) {
   std::vector<std::string_view> names = {""};
   for (const Algorithm& algorithm : algorithms()) {
     if (algorithm.operation != c.operation || (c.ragged && algorithm.equal_counts)) continue;
-    if (algorithm.supports({.operation = c.operation, .world = world, .root = c.root}))
+    if (algorithm.supports(
+            {.operation = c.operation, .world = world, .root = c.root, .node_ranks = shape.node_ranks}))
       names.push_back(algorithm.name);
   }
   c.algorithm = random.of(std::span<const std::string_view>(names));
@@ -148,7 +150,10 @@ Scenario draw_scenario(std::uint64_t seed) {
   Scenario s{.seed = seed};
   const int world = static_cast<int>(2 + (random.one_in(3) ? random.below(8) : random.below(4)));
   const std::int64_t hosts = 1 + random.below(std::min(world, 3));
-  for (int rank = 0; rank < world; ++rank) s.hosts.push_back(static_cast<int>(random.below(hosts)));
+  // Where hosts are alike there are plans of their own.
+  const bool alike = world % hosts == 0 && random.one_in(2);
+  for (int rank = 0; rank < world; ++rank)
+    s.hosts.push_back(static_cast<int>(alike ? rank * hosts / world : random.below(hosts)));
   std::vector<int> used;  // hosts without gaps, in the order of their first ranks
   for (int& host : s.hosts) {
     auto place = std::ranges::find(used, host);
@@ -169,8 +174,10 @@ Scenario draw_scenario(std::uint64_t seed) {
   s.hiccup_us = std::array<std::int64_t, 4>{0, 0, 300, 20'000}[static_cast<std::size_t>(random.below(4))];
   s.patience = {.spins = static_cast<int>(random.below(3)), .yields = static_cast<int>(random.below(6))};
   const std::int64_t calls = 1 + random.below(6);
+  std::vector<std::string> machines;
+  for (const int host : s.hosts) machines.push_back(fmt::format("host{}", host));
   for (std::int64_t i = 0; i < calls; ++i)
-    s.program.push_back(draw_case(random, world, std::min(s.slot_bytes, s.frame_bytes)));
+    s.program.push_back(draw_case(random, shape_of(machines), std::min(s.slot_bytes, s.frame_bytes)));
   draw_fault(random, s);
   return s;
 }

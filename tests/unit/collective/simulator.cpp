@@ -112,7 +112,8 @@ class World {
       group.members.push_back({.host = fmt::format("host{}", host_of(other)),
                                .pid = Deaths::kFirstPid + other,
                                .server = "",
-                               .local = locals.back()});
+                               .local = locals.back(),
+                               .machine = fmt::format("host{}", host_of(other))});
       streams.push_back(near ? nullptr : network_.end(rank, other));
     }
     const auto shm = decorated(
