@@ -1,6 +1,8 @@
 """diji topo: what it says of this machine and of jobs, its file, and what is refused."""
 
 import json
+import os
+import sys
 
 from jobs import Job
 
@@ -61,6 +63,26 @@ class Topology(Case):
                 if between:
                     self.assertEqual(document["links"][0]["between"], between)
                     self.assertEqual(document["between_hosts"]["latency_us"], document["pairs"][0]["latency_us"])
+
+    def test_ranks_are_bound_to_cores_of_their_own(self):
+        usable = os.sched_getaffinity(0)
+        if len(usable) < 2:
+            self.skipTest("one hardware thread cannot be shared out")
+
+        def bound(ranks, *options):
+            text = "from os import *; print(getenv('DIJI_RANK'), *sched_getaffinity(0))"
+            job = Job(self, ranks, [sys.executable, "-c", text], *options)
+            job.end(0, seconds=30)
+            return {int(line.split()[0]): set(map(int, line.split()[1:])) for line in job.out().splitlines()}
+
+        masks = bound(2)
+        self.assertEqual(masks[0] & masks[1], set())
+        self.assertEqual(len(masks[0]), len(masks[1]))
+        self.assertLessEqual(masks[0] | masks[1], usable)
+        self.assertEqual(bound(1), {0: usable})
+        self.assertEqual(bound(2, "--no-bind"), {0: usable, 1: usable})
+        many = len(usable) + 1  # somebody would have to share
+        self.assertEqual(bound(many), {rank: usable for rank in range(many)})
 
     def test_a_file(self):
         file = self.write("big.json", json.dumps(MACHINE).encode())
