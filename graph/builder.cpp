@@ -362,6 +362,38 @@ ValueId Builder::convolution(ValueId x, ValueId w, const ConvolutionDims& dims, 
   return primitive(Primitive::convolution, {x, w}, std::move(attributes));
 }
 
+namespace {
+
+Attributes of_channel(const GroupChannel& channel) {
+  return {{"channel", channel.number}, {"group", channel.group}, {"ranks", Shape{channel.ranks}}};
+}
+
+Attributes of_reduction(const GroupChannel& channel, Reduction kind) {
+  Attributes attributes = of_channel(channel);
+  attributes.set("kind", std::string(name_of(kind)));
+  return attributes;
+}
+
+}  // namespace
+
+ValueId Builder::all_reduce(ValueId x, Reduction kind, const GroupChannel& channel) {
+  return primitive(Primitive::all_reduce, {x}, of_reduction(channel, kind));
+}
+ValueId Builder::reduce_scatter(ValueId x, Reduction kind, const GroupChannel& channel) {
+  return primitive(Primitive::reduce_scatter, {x}, of_reduction(channel, kind));
+}
+ValueId Builder::all_gather(ValueId x, const GroupChannel& channel) {
+  return primitive(Primitive::all_gather, {x}, of_channel(channel));
+}
+ValueId Builder::all_to_all(ValueId x, const GroupChannel& channel) {
+  return primitive(Primitive::all_to_all, {x}, of_channel(channel));
+}
+ValueId Builder::collective_broadcast(ValueId x, std::int64_t root, const GroupChannel& channel) {
+  Attributes attributes = of_channel(channel);
+  attributes.set("root", root);
+  return primitive(Primitive::collective_broadcast, {x}, std::move(attributes));
+}
+
 Values Builder::call(const OpDef& op, Values inputs, Attributes attributes, std::string name) {
   const Values nothing(std::max<std::size_t>(op.outputs.size(), 1), ValueId::none);
   if (!ok()) return nothing;

@@ -115,6 +115,13 @@ class Builder {
   ValueId compact(ValueId mask, const Dim& count);
   /// The same elements, known as sizes from here on: one symbol each. x is i32 or i64 of known size.
   ValueId observe(ValueId x, Shape symbols);
+  /// Of all ranks of the channel's group; `kind` folds. See prim.all_reduce and its neighbours: blocks lie
+  /// along axis 0.
+  ValueId all_reduce(ValueId x, Reduction kind, const GroupChannel& channel);
+  ValueId reduce_scatter(ValueId x, Reduction kind, const GroupChannel& channel);
+  ValueId all_gather(ValueId x, const GroupChannel& channel);
+  ValueId all_to_all(ValueId x, const GroupChannel& channel);
+  ValueId collective_broadcast(ValueId x, std::int64_t root, const GroupChannel& channel);
   /// One value of a graph, with contents known as expressions: as it is, or observed.
   ValueId known_sizes(ValueId x, std::string_view operand);
   /// `then` and `otherwise` take `captures`; condition is bool with one element.

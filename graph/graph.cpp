@@ -63,6 +63,8 @@ std::map<std::string, Bounds, std::less<>> Graph::symbols() const {
   }
   for (const Node& node : nodes_) {
     for (const Dim& dim : symbols_bound_by(node)) result.merge(dim.symbols());
+    const auto primitive = primitive_of(node.op);
+    if (primitive && is_collective(*primitive)) result.merge(channel_of(node.attributes).ranks.symbols());
   }
   return result;
 }

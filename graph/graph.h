@@ -89,7 +89,8 @@ class Graph {
   Graph scratch() const;
   /// Fresh symbols are numbered from `number` on: for who knows names that are taken.
   void number_symbols_from(int number) { fresh_ = std::max(fresh_, number); }
-  /// All symbols of the inputs' shapes and those bound by nodes (see symbols_bound_by), with their bounds.
+  /// All symbols of the inputs' shapes, those bound by nodes (see symbols_bound_by) and those of groups of
+  /// ranks, with their bounds.
   std::map<std::string, Bounds, std::less<>> symbols() const;
   bool is_input(ValueId id) const;
 

@@ -208,6 +208,42 @@ struct Inference {
     return x;
   }
 
+  Result<Type> collective() const {
+    Type type = in(0);
+    TRY(check_channel());
+    const Dim ranks = channel_of(attributes).ranks;
+    if (primitive == Primitive::collective_broadcast) {
+      const auto root = attributes.get_or<std::int64_t>("root", 0);
+      if (root < 0) return wrong(primitive, fmt::format("root {} is no rank", root));
+      TRY(require_less_equal(graph, primitive, root + 1, ranks, "ranks up to the root"));
+    }
+    const bool reduces = primitive == Primitive::all_reduce || primitive == Primitive::reduce_scatter;
+    if (reduces && !parse_reduction(attributes.get_or("kind", std::string{})))
+      return wrong(primitive, "kind must be sum, product, min or max");
+    if (primitive == Primitive::all_reduce || primitive == Primitive::collective_broadcast) return type;
+    if (type.shape.empty()) return wrong(primitive, "a scalar has no axis 0 along which ranks have blocks");
+    Dim& size = type.shape[0];
+    if (primitive == Primitive::all_gather) {
+      size = ranks * size;
+      TRY(check_sizes(primitive, type.shape));
+      return type;
+    }
+    TRY(require_equal(graph, primitive, mod(size, ranks), 0, "size of axis 0 modulo ranks and 0"));
+    if (primitive == Primitive::reduce_scatter) size = floor_div(size, ranks);
+    return type;
+  }
+
+  Result<void> check_channel() const {
+    const GroupChannel channel = channel_of(attributes);
+    if (channel.group.empty()) return wrong(primitive, "its group has no name");
+    if (channel.number < 0) return wrong(primitive, fmt::format("channel {} is below 0", channel.number));
+    const bool one = attributes.get_or("ranks", Shape{}).size() == 1;
+    const bool bare = channel.ranks.constant() || channel.ranks.symbol_name();
+    if (!one || !bare || channel.ranks.bounds().min < 1)
+      return wrong(primitive, "ranks must be one number or one symbol, at least 1");
+    return {};
+  }
+
   Result<Type> reshape() const {
     const Type x = in(0);
     const Shape shape = attributes.get_or("shape", Shape{});
@@ -411,6 +447,11 @@ Result<std::vector<Type>> infer_primitive(Graph& graph, Primitive primitive, con
       case Primitive::dot_general: return inference.dot_general();
       case Primitive::convolution: return inference.convolution();
       case Primitive::observe: return inference.observe();
+      case Primitive::all_reduce:
+      case Primitive::all_gather:
+      case Primitive::reduce_scatter:
+      case Primitive::all_to_all:
+      case Primitive::collective_broadcast: return inference.collective();
       case Primitive::conditional:
       case Primitive::loop:
       case Primitive::fusion: check_failed("body", "types of nodes with bodies come from them");

@@ -5,6 +5,7 @@
 #include "base/checked.h"
 #include "graph/bind.h"
 #include "graph/builder.h"
+#include "graph/collective.h"
 #include "graph/custom_op.h"
 #include "graph/error_bound.h"
 #include "graph/reference.h"
@@ -14,6 +15,7 @@
 #include <iterator>
 #include <limits>
 #include <optional>
+#include <thread>
 
 namespace diji {
 namespace {
@@ -59,10 +61,20 @@ std::int64_t integer_at(const Array& array, std::size_t i) {
                     array.elements);
 }
 
+// Which rank an interpreter is, and where it meets the others; alone without a meeting.
+struct Seat {
+  RankMeeting* meeting = nullptr;
+  std::size_t rank = 0;
+};
+
 class Interpreter {
  public:
-  Interpreter(const Graph& graph, Bindings bindings, Mode mode)
-      : graph_(graph), bindings_(std::move(bindings)), mode_(mode), cells_(graph.values().size()) {}
+  Interpreter(const Graph& graph, Bindings bindings, Mode mode, Seat seat)
+      : graph_(graph),
+        bindings_(std::move(bindings)),
+        mode_(mode),
+        seat_(seat),
+        cells_(graph.values().size()) {}
 
   Result<std::vector<Cell>> run(std::span<const HostTensor> inputs) {
     std::vector<Cell> cells;
@@ -109,6 +121,10 @@ class Interpreter {
       case Primitive::compact: TRY(count(node)); break;
       default: break;
     }
+    return computed(node, *primitive);
+  }
+
+  Result<void> computed(const Node& node, Primitive primitive) {
     const Type& type = graph_.type(node.outputs[0]);
     const StaticShape shape = TRY(evaluate(type.shape, bindings_));
     std::vector<const Array*> inputs;
@@ -117,7 +133,8 @@ class Interpreter {
       inputs.push_back(&cell(id)->array);
       bounds.push_back(&cell(id)->bound);
     }
-    const ReferenceCall call{*primitive, inputs, node.attributes, type.dtype, shape, bindings_};
+    const ReferenceCall call{primitive, inputs, node.attributes, type.dtype, shape, bindings_};
+    if (is_collective(primitive)) return exchanged(node, call);
     Cell result{TRY(reference(call)), {}};
     if (mode_ == Mode::typed) round_to_dtype(result.array);
     if (mode_ == Mode::bounded) result.bound = TRY(error_bound(call, bounds, result.array));
@@ -125,8 +142,18 @@ class Interpreter {
     return {};
   }
 
+  // A rank alone has what it gives.
+  Result<void> exchanged(const Node& node, const ReferenceCall& call) {
+    const std::optional<Cell>& given = cell(node.inputs[0]);
+    Cell result = *given;
+    if (seat_.meeting != nullptr) result.array = TRY(seat_.meeting->meet(seat_.rank, node, call));
+    if (mode_ == Mode::typed) round_to_dtype(result.array);
+    cell(node.outputs[0]) = std::move(result);
+    return {};
+  }
+
   Result<void> body(const Node& node, const Graph& body) {
-    Interpreter inner(body, bindings_, mode_);
+    Interpreter inner(body, bindings_, mode_, seat_);
     return finish(node, TRY(inner.run(values_of(node.inputs))));
   }
 
@@ -205,7 +232,7 @@ class Interpreter {
   Result<std::vector<Cell>> run_body(const Graph& body, std::vector<Cell> inputs) {
     std::vector<StaticShape> shapes;
     for (const Cell& input : inputs) shapes.push_back(input.array.shape);
-    Interpreter inner(body, TRY(bind_symbols(body, shapes, bindings_)), mode_);
+    Interpreter inner(body, TRY(bind_symbols(body, shapes, bindings_)), mode_, seat_);
     return inner.run(std::move(inputs));
   }
 
@@ -314,7 +341,7 @@ class Interpreter {
     TRY(builder.status());
     TRY(check_constraints(expanded, bindings_));
     for (const ValueId id : outputs) expanded.add_output(fmt::format("{}", expanded.outputs().size()), id);
-    Interpreter inner(expanded, bindings_, mode_);
+    Interpreter inner(expanded, bindings_, mode_, seat_);
     auto results = TRY(inner.run(std::move(cells)));
     for (const Dim& symbol : symbols_bound_by(node)) {
       const auto known = inner.bindings().find(*symbol.symbol_name());
@@ -333,19 +360,38 @@ class Interpreter {
   const Graph& graph_;
   Bindings bindings_;
   Mode mode_;
+  Seat seat_;
   std::vector<std::optional<Cell>> cells_;
 };
 
+// How many ranks each group has: those of the mesh, or one where there is none.
+Result<void> bind_groups(const Graph& graph, std::span<const MeshAxis> mesh, bool alone, Bindings& known) {
+  for (const auto& [name, ranks] : TRY(groups_of(graph))) {
+    const auto axis = std::ranges::find(mesh, name, &MeshAxis::name);
+    if (axis == mesh.end() && !alone)
+      return fail(ErrorCode::usage, "graph '{}': group '{}' is no axis of the mesh", graph.name, name);
+    const std::int64_t size = axis == mesh.end() ? 1 : axis->size;
+    if (const auto symbol = ranks.symbol_name()) {
+      known.emplace(*symbol, size);
+    } else if (!ranks.is(size)) {
+      return fail(ErrorCode::usage, "graph '{}': group '{}' is of {} ranks and {} here{}", graph.name, name,
+                  ranks.text(), size, alone ? ": interpret_ranks() runs several" : "");
+    }
+  }
+  return {};
+}
+
 Result<std::vector<Cell>> run(const Graph& graph, std::span<const HostTensor> inputs, Mode mode,
-                              const Bindings& known = {}) {
+                              Bindings known = {}, Seat seat = {}, std::span<const MeshAxis> mesh = {}) {
   CHECK(inputs.size() == graph.inputs().size(), "an input for every port");
   std::vector<StaticShape> shapes;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     TRY(check_dtype(graph.inputs()[i], graph.type(graph.inputs()[i].value).dtype, inputs[i].dtype()));
     shapes.push_back(inputs[i].shape());
   }
-  const Bindings bindings = TRY(bind_symbols(graph, shapes, known));
-  return Interpreter(graph, bindings, mode).run(inputs);
+  TRY(bind_groups(graph, mesh, seat.meeting == nullptr, known));
+  const Bindings bindings = TRY(bind_symbols(graph, shapes, std::move(known)));
+  return Interpreter(graph, bindings, mode, seat).run(inputs);
 }
 
 // Floats leave as double.
@@ -354,15 +400,54 @@ Result<HostTensor> widened(Array array) {
   return tensor_of(array);
 }
 
+Result<std::vector<HostTensor>> outputs_of(Result<std::vector<Cell>> cells, Arithmetic arithmetic) {
+  if (!cells) return std::unexpected(std::move(cells).error());
+  std::vector<HostTensor> outputs;
+  for (Cell& cell : *cells) {
+    outputs.push_back(
+        TRY(arithmetic == Arithmetic::typed ? tensor_of(cell.array) : widened(std::move(cell.array))));
+  }
+  return outputs;
+}
+
+Mode mode_of(Arithmetic arithmetic) { return arithmetic == Arithmetic::typed ? Mode::typed : Mode::oracle; }
+
 }  // namespace
 
 Result<std::vector<HostTensor>> interpret(const Graph& graph, std::span<const HostTensor> inputs,
                                           Arithmetic arithmetic) {
-  const bool typed = arithmetic == Arithmetic::typed;
-  auto cells = TRY(run(graph, inputs, typed ? Mode::typed : Mode::oracle));
-  std::vector<HostTensor> outputs;
-  for (Cell& cell : cells)
-    outputs.push_back(TRY(typed ? tensor_of(cell.array) : widened(std::move(cell.array))));
+  return outputs_of(run(graph, inputs, mode_of(arithmetic)), arithmetic);
+}
+
+Result<std::vector<std::vector<HostTensor>>> interpret_ranks(std::span<const Graph* const> graphs,
+                                                             std::span<const MeshAxis> mesh,
+                                                             std::span<const std::vector<HostTensor>> inputs,
+                                                             Arithmetic arithmetic) {
+  RankMeeting meeting(mesh);
+  CHECK(inputs.size() == meeting.ranks() && (graphs.size() == 1 || graphs.size() == inputs.size()),
+        "inputs for every rank, and one graph or one each");
+  std::vector<Result<std::vector<HostTensor>>> results(inputs.size());
+  std::vector<std::thread> threads;
+  for (std::size_t rank = 0; rank < inputs.size(); ++rank) {
+    threads.emplace_back([&, rank] {
+      const Graph& graph = *graphs[graphs.size() == 1 ? 0 : rank];
+      results[rank] =
+          outputs_of(run(graph, inputs[rank], mode_of(arithmetic), {}, {&meeting, rank}, mesh), arithmetic);
+      meeting.leave(rank);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  // A rank's own failure rather than what follows from it for the others.
+  const auto failed = [](const auto& result) { return !result; };
+  const auto own = [&](const auto& result) {
+    return failed(result) && result.error().code != ErrorCode::call_mismatch;
+  };
+  auto worst = std::ranges::find_if(results, own);
+  if (worst == results.end()) worst = std::ranges::find_if(results, failed);
+  if (worst != results.end())
+    return in_context(fmt::format("rank {}", worst - results.begin()), std::move(*worst).error());
+  std::vector<std::vector<HostTensor>> outputs;
+  for (auto& result : results) outputs.push_back(std::move(*result));
   return outputs;
 }
 

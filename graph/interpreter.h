@@ -4,6 +4,7 @@
 
 #include "base/host_tensor.h"
 #include "graph/graph.h"
+#include "graph/rank_meeting.h"
 
 #include <span>
 #include <vector>
@@ -16,9 +17,19 @@ enum class Arithmetic : std::uint8_t {
 };
 
 /// Outputs in the order of graph.outputs(). In oracle arithmetic floating outputs are f64. Composed operators
-/// run by their decomposition. Errors: sizes or dtypes that do not fit, data (a zero divisor), no memory.
+/// run by their decomposition. Errors: sizes or dtypes that do not fit, data (a zero divisor), no memory,
+/// usage (collectives between several ranks: see interpret_ranks).
 Result<std::vector<HostTensor>> interpret(const Graph& graph, std::span<const HostTensor> inputs,
                                           Arithmetic arithmetic);
+
+/// The outputs of every rank of a mesh, whose axes are the graphs' groups: `graphs` are one for all ranks, or
+/// one for each; `inputs` are by rank. Errors: those of interpret(), of the first rank that has one; usage, a
+/// group that the mesh does not have or that is of another size there; call_mismatch, where ranks are at
+/// different collectives, naming who is where.
+Result<std::vector<std::vector<HostTensor>>> interpret_ranks(std::span<const Graph* const> graphs,
+                                                             std::span<const MeshAxis> mesh,
+                                                             std::span<const std::vector<HostTensor>> inputs,
+                                                             Arithmetic arithmetic);
 
 /// The truth and how far from it an implementation may lie.
 struct BoundedTensor {

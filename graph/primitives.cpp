@@ -35,6 +35,28 @@ constexpr DTypeSet kOrdered = static_cast<DTypeSet>(kNumeric | kBool);
 constexpr AttributeDef kSymbols = {"symbols", AttributeKind::dims, "none",
                                    "sizes of results that only a run tells"};
 
+constexpr OpDef of_ranks(std::string_view name, std::string_view doc, std::string_view x, std::string_view y,
+                         DTypeSet dtypes = kAny) {
+  return {.name = name,
+          .doc = doc,
+          .kind = OpKind::primitive,
+          .inputs = {{"x", x, dtypes}},
+          .outputs = {{"y", y, dtypes}},
+          .attributes = {{"channel", AttributeKind::integer, "", "its place in the group's order, from 0"},
+                         {"group", AttributeKind::text, "", "of ranks: a mesh axis"},
+                         {"ranks", AttributeKind::dims, "", "one: how many the group has"}}};
+}
+constexpr OpDef reduction_of_ranks(std::string_view name, std::string_view doc, std::string_view y) {
+  OpDef record = of_ranks(name, doc, "[n, ...]", y, kNumeric);
+  record.attributes.push_back({"kind", AttributeKind::text, "", "sum, product, min or max"});
+  return record;
+}
+constexpr OpDef from_root(std::string_view name, std::string_view doc) {
+  OpDef record = of_ranks(name, doc, "[...]", "like x");
+  record.attributes.push_back({"root", AttributeKind::integer, "", "a rank"});
+  return record;
+}
+
 constexpr std::array<OpDef, kPrimitiveCount> kRecords = {{
     binary("prim.add", "a + b; integers wrap"),
     binary("prim.subtract", "a - b; integers wrap"),
@@ -229,6 +251,19 @@ constexpr std::array<OpDef, kPrimitiveCount> kRecords = {{
      .inputs = {{"x", "[n] or []", kIndex}},
      .outputs = {{"y", "like x", kIndex}},
      .attributes = {{"symbols", AttributeKind::dims, "", "one an element"}}},
+    reduction_of_ranks("prim.all_reduce", "The reduction of all ranks' x, element by element.", "like x"),
+    of_ranks("prim.all_gather", "The ranks' x behind each other along axis 0, by rank.", "[n, ...]",
+             "[ranks · n, ...]"),
+    reduction_of_ranks(
+        "prim.reduce_scatter",
+        "Of the reduction of all ranks' x, cut along axis 0 into a block for each rank, the own "
+        "block.",
+        "[n / ranks, ...]"),
+    of_ranks("prim.all_to_all",
+             "x is cut along axis 0 into a block for each rank; the blocks that the ranks have for this one, "
+             "by rank.",
+             "[n, ...]", "like x"),
+    from_root("prim.collective_broadcast", "The x of rank root; that of the others is not looked at."),
     {.name = "prim.conditional",
      .doc = "The first body where the condition is true, else the second; both take the captures.",
      .kind = OpKind::primitive,
@@ -295,6 +330,10 @@ bool is_root(Primitive primitive) {
   return primitive >= Primitive::concatenate && primitive <= Primitive::convolution;
 }
 
+bool is_collective(Primitive primitive) {
+  return primitive >= Primitive::all_reduce && primitive <= Primitive::collective_broadcast;
+}
+
 bool stands_alone(Primitive primitive) {
   return primitive >= Primitive::observe || primitive == Primitive::dims;
 }
@@ -325,6 +364,13 @@ Primitive step_of(Reduction reduction) { return kReductionSteps[static_cast<std:
 
 std::string_view name_of(Update update) { return kUpdates[static_cast<std::size_t>(update)]; }
 std::optional<Update> parse_update(std::string_view name) { return parse_name<Update>(kUpdates, name); }
+
+GroupChannel channel_of(const Attributes& attributes) {
+  const Shape ranks = attributes.get_or("ranks", Shape{});
+  return {.group = attributes.get_or("group", std::string{}),
+          .number = attributes.get_or<std::int64_t>("channel", 0),
+          .ranks = ranks.empty() ? Dim(1) : ranks[0]};
+}
 
 Ints DotDims::lhs_free(std::int64_t rank) const { return free_axes(rank, lhs_batch, lhs_contracting); }
 Ints DotDims::rhs_free(std::int64_t rank) const { return free_axes(rank, rhs_batch, rhs_contracting); }

@@ -6,6 +6,7 @@
 #include "graph/op_def.h"
 
 #include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -74,6 +75,12 @@ enum class Primitive : std::uint8_t {
   convolution,
   // data becomes sizes: the host reads it between two segments
   observe,
+  // between the ranks of a group
+  all_reduce,
+  all_gather,
+  reduce_scatter,
+  all_to_all,
+  collective_broadcast,
   // bodies run by the runtime
   conditional,
   loop,
@@ -92,8 +99,11 @@ const OpDef* find_primitive(std::string_view name);
 bool is_map(Primitive primitive);   ///< a scalar map
 bool is_view(Primitive primitive);  ///< reshape, transpose, broadcast, slice
 bool is_root(Primitive primitive);  ///< has loops of its own: at most one in a kernel
-/// observe, conditional, loop, fusion: never part of a kernel's body. A list of sizes (dims) is only where it
-/// has one element.
+/// Between ranks: all_reduce to collective_broadcast. It is neither folded, merged, dropped nor moved past
+/// another one of its group.
+bool is_collective(Primitive primitive);
+/// observe, collectives, conditional, loop, fusion: never part of a kernel's body. A list of sizes (dims) is
+/// only where it has one element.
 bool stands_alone(Primitive primitive);
 /// How many operands a scalar map takes: 1, 2 or 3.
 int arity(Primitive map);
@@ -110,6 +120,15 @@ Primitive step_of(Reduction reduction);
 enum class Update : std::uint8_t { set, add, multiply, minimum, maximum };
 std::string_view name_of(Update update);
 std::optional<Update> parse_update(std::string_view name);
+
+/// Where a collective stands: in which group of ranks, and in that group's order of collectives, which is
+/// that of the numbers.
+struct GroupChannel {
+  std::string group;  ///< a mesh axis
+  std::int64_t number = 0;
+  Dim ranks = 1;  ///< of the group: a number, or a symbol that a run's communicator tells
+};
+GroupChannel channel_of(const Attributes& attributes);
 
 /// Dimension numbers of dot_general (as in StableHLO): result is [batch..., lhs free..., rhs free...].
 struct DotDims {

@@ -2,6 +2,7 @@
 #include "graph/verify.h"
 
 #include "graph/builder.h"
+#include "graph/collective.h"
 #include "graph/primitives.h"
 
 #include <set>
@@ -22,6 +23,7 @@ Result<void> verify_body(const Graph& graph, std::size_t index) {
   if (node.bodies.size() != 1 || node.bodies[0] == nullptr)
     return broken(graph, index, "a fusion without a body");
   const Graph& body = *node.bodies[0];
+  if (has_collective(node)) return broken(graph, index, "a collective inside of a kernel");
   TRY(verify(body));
   if (body.inputs().size() != node.inputs.size() || body.outputs().size() != node.outputs.size()) {
     return broken(graph, index, "its body has other ports");
@@ -101,6 +103,7 @@ Result<void> verify_node(const Graph& graph, Graph& scratch, std::size_t index) 
 Result<void> verify(const Graph& graph) {
   Graph scratch = graph;
   for (std::size_t i = 0; i < graph.nodes().size(); ++i) TRY(verify_node(graph, scratch, i));
+  TRY(groups_of(graph));
   for (const Value& value : graph.values()) {
     for (const Dim& dim : value.type.shape) {
       if (!dim.is_valid())

@@ -1,5 +1,6 @@
 // Decomposition, constant folding, merging of equal nodes, removal of dead ones.
 #include "base/checked.h"
+#include "graph/collective.h"
 #include "graph/interpreter.h"
 #include "graph/primitives.h"
 #include "passes/coordinates.h"
@@ -140,10 +141,12 @@ std::optional<Values> take_constants_in(const Graph& graph, Builder& builder, co
   return copy_node(builder, graph, copy, kept);
 }
 
-// What becomes a constant or sizes nowhere: it has several results, or a run tells its sizes.
+// What becomes a constant or sizes nowhere: it has several results, a run tells its sizes, or other ranks
+// wait for it.
 bool never_folds(Primitive primitive) {
   return primitive == Primitive::fusion || primitive == Primitive::conditional ||
-         primitive == Primitive::loop || primitive == Primitive::observe || primitive == Primitive::compact;
+         primitive == Primitive::loop || primitive == Primitive::observe || primitive == Primitive::compact ||
+         is_collective(primitive);
 }
 
 bool all_known(const Shape& contents) {
@@ -315,7 +318,9 @@ Result<Graph> merge_common(const Graph& graph, const PassOptions& options) {
       const Node& other = builder.graph().node(it->second);
       const bool same = other.op == node.op && other.inputs == inputs &&
                         other.attributes == node.attributes && other.bodies == node.bodies;
-      if (!same || other.outputs.size() != node.outputs.size() || !may_apply(options, kMergeCommon)) continue;
+      if (!same || has_collective(node) || other.outputs.size() != node.outputs.size() ||
+          !may_apply(options, kMergeCommon))
+        continue;
       count_application(options, kMergeCommon, node);
       return other.outputs;
     }
@@ -374,6 +379,7 @@ Result<Graph> remove_dead(const Graph& graph, const PassOptions&) {
   for (std::size_t i = graph.nodes().size(); i-- > 0;) {
     const Node& node = graph.nodes()[i];
     kept[i] =
+        has_collective(node) ||
         std::ranges::any_of(node.outputs, [&](ValueId id) { return live[static_cast<std::size_t>(id)]; }) ||
         (told_by_run && mentions.any(symbols_bound_by(node)));
     if (!kept[i]) continue;

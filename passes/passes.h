@@ -32,9 +32,10 @@ Result<Graph> integer_products(const Graph& graph, const PassOptions& options);
 Result<Graph> fold_constants(const Graph& graph, const PassOptions& options);
 /// The named local rules (see rules()) until none applies.
 Result<Graph> simplify(const Graph& graph, const PassOptions& options);
-/// Equal nodes (operator, operands, attributes) merge; equal constants too.
+/// Equal nodes (operator, operands, attributes) merge, but for collectives; equal constants too.
 Result<Graph> merge_common(const Graph& graph, const PassOptions& options);
-/// Nodes that no output needs go away; one whose sizes (symbols_bound_by) something needs stays.
+/// Nodes that no output needs go away; one whose sizes (symbols_bound_by) something needs stays, and so does
+/// a collective, which other ranks may wait for.
 Result<Graph> remove_dead(const Graph& graph, const PassOptions& options);
 /// Groups that become one kernel each: element-wise chains and views, with a reduction, dot product or
 /// convolution at the root and element-wise work behind it.

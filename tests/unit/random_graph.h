@@ -21,7 +21,10 @@ struct RandomGraphOptions {
   std::int64_t elements_max = 2048;  ///< of any one value
   bool special_values = false;       ///< NaN, ±Inf, −0 among the inputs
   bool data_sizes = false;           ///< sizes that only a run tells
+  /// Collectives in groups "data" of 3 ranks and "model" of 2, whose number is a symbol.
+  bool collectives = false;
 };
+inline constexpr std::int64_t kDataRanks = 3, kModelRanks = 2;
 
 class RandomGraph {
  public:
@@ -32,6 +35,7 @@ class RandomGraph {
       symbols_.push_back(Dim::symbol(name, bounds));
       bindings_[name] = value;
     }
+    bindings_["ranks"] = kModelRanks;
     // An input that binds both symbols, whatever else is built.
     fresh_input(DType::f32, {symbols_[0], symbols_[1]});
     pool_.push_back(graph_.inputs()[0].value);
@@ -46,6 +50,23 @@ class RandomGraph {
 
   const Graph& graph() const { return graph_; }
   const std::vector<HostTensor>& inputs() const { return inputs_; }
+  /// The inputs of another rank: floats turned by so many elements, the rest as it is.
+  std::vector<HostTensor> inputs_of(std::int64_t rank) const {
+    std::vector<HostTensor> turned;
+    for (const HostTensor& input : inputs_) {
+      HostTensor copy = HostTensor::allocate(input.dtype(), input.shape()).value();
+      visit_dtype(input.dtype(), [&](auto tag) {
+        using T = typename decltype(tag)::type;
+        const auto from = input.values<T>();
+        const auto to = copy.mutable_values<T>();
+        std::ranges::copy(from, to.begin());
+        if (is_floating(input.dtype()) && !from.empty())
+          std::rotate(to.begin(), to.begin() + rank % std::ssize(to), to.end());
+      });
+      turned.push_back(std::move(copy));
+    }
+    return turned;
+  }
 
  private:
   std::int64_t below(std::int64_t limit) {
@@ -147,7 +168,27 @@ class RandomGraph {
     return graph_.add_input(fmt::format("x{}", graph_.inputs().size()), {dtype, shape});
   }
 
+  // The next one of its group.
+  ValueId collective(Builder& b) {
+    const bool model = below(2) == 0;
+    GroupChannel channel{.group = model ? "model" : "data",
+                         .ranks = model ? Dim::symbol("ranks", {1, 64}) : Dim(kDataRanks)};
+    for (const Node& node : graph_.nodes())
+      channel.number += channel_of(node.attributes).group == channel.group ? 2 : 0;
+    ValueId x = below(4) == 0 ? any_value() : late_value();
+    const Reduction kind = one_of({Reduction::sum, Reduction::max, Reduction::min, Reduction::product});
+    const bool number = b.dtype(x) != DType::boolean;
+    switch (below(number ? 6 : 3)) {
+      case 0: return b.rank(x) == 0 ? ValueId::none : b.all_gather(x, channel);
+      case 1: return b.rank(x) == 0 ? ValueId::none : b.all_to_all(x, channel);
+      case 2: return b.collective_broadcast(x, below(2), channel);
+      case 3: return b.rank(x) == 0 ? ValueId::none : b.reduce_scatter(x, kind, channel);
+      default: return b.all_reduce(x, kind, channel);
+    }
+  }
+
   ValueId any_node(Builder& b) {
+    if (options_.collectives && below(4) == 0) return collective(b);
     if (below(3) == 0) return indexed_node(b);
     switch (below(18)) {
       case 0:

@@ -1,0 +1,29 @@
+// Collectives of a graph: their groups, the rule of their order, and what they mean.
+#pragma once
+
+#include "graph/reference.h"
+
+#include <functional>
+#include <map>
+#include <span>
+#include <string>
+
+namespace diji {
+
+/// The node is a collective, or a body of it has one.
+bool has_collective(const Node& node);
+
+/// The groups of a graph and its bodies, with their ranks. Errors: malformed, where the channels of a group
+/// do not ascend through the nodes in their order (bodies stand where their node does), or where the group
+/// has another number of ranks elsewhere.
+Result<std::map<std::string, Dim, std::less<>>> groups_of(const Graph& graph);
+
+/// "all_reduce in group 'data', channel 2", for messages.
+std::string title_of_collective(const Node& node);
+
+/// What rank `rank` of a group gets: `operands` are those of all its ranks, of one type; `call` has that
+/// rank's result, and its inputs are not looked at. Floats are folded in double, by rank, and not rounded.
+Array collective_reference(const ReferenceCall& call, std::span<const Array* const> operands,
+                           std::size_t rank);
+
+}  // namespace diji
