@@ -184,22 +184,29 @@ class Fuser {
     Extracted result;
     Values sizes;
     ValueMap map(graph_.values().size());
-    const auto capture = [&](ValueId id) {
+    const auto take_in = [&](ValueId id, bool from_memory) {
       const Value& value = graph_.value(id);
       const bool inside =
           value.producer != NodeId::none && group.nodes.contains(static_cast<std::size_t>(value.producer));
       if (inside || map[id] != ValueId::none) return;
-      if (value.constant != nullptr && value.constant->count() == 1) {
+      if (value.constant != nullptr && value.constant->count() == 1 && !from_memory) {
         map.set(id, result.body.add_constant(value.constant));
-      } else if (value.contents && value.contents->size() == 1 && contains(kIndex, value.type.dtype)) {
+      } else if (value.contents && value.contents->size() == 1 && contains(kIndex, value.type.dtype) &&
+                 !from_memory) {
         sizes.push_back(id);  // kernels are given sizes as they are
       } else {
         map.set(id, result.body.add_input(fmt::format("{}", result.captures.size()), value.type));
         result.captures.push_back(id);
       }
     };
-    // Inputs first, so that a body's ports come before its nodes in the text form.
-    for (const std::size_t i : group.nodes) std::ranges::for_each(node(i).inputs, capture);
+    // Inputs first, so that a body's ports come before its nodes in the text form. What a gather reads lies
+    // in memory, even where it is one number.
+    for (const std::size_t i : group.nodes) {
+      if (primitive(i) == Primitive::gather) take_in(node(i).inputs[0], true);
+    }
+    for (const std::size_t i : group.nodes) {
+      for (const ValueId id : node(i).inputs) take_in(id, false);
+    }
     for (const ValueId id : sizes) {
       if (map[id] == ValueId::none) map.set(id, size(result.body, graph_.value(id)));
     }
