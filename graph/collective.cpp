@@ -1,6 +1,7 @@
 // Groups, their order, and the reference of the collectives.
 #include "graph/collective.h"
 
+#include "graph/error_rules.h"
 #include "graph/reference_index.h"
 
 #include <algorithm>
@@ -120,6 +121,81 @@ Array collective_reference(const ReferenceCall& call, std::span<const Array* con
   }
   if (!is_floating(result.dtype)) round_to_dtype(result);
   return result;
+}
+
+namespace {
+
+// Numbers of each rank's operand, combined as the elements are or by another reduction.
+std::vector<double> combined(const ReferenceCall& call, std::vector<std::vector<double>> numbers,
+                             const StaticShape& shape, std::optional<Reduction> reduction, std::size_t rank) {
+  std::vector<Array> arrays;
+  std::vector<const Array*> operands;
+  for (auto& of_rank : numbers)
+    arrays.push_back({.dtype = DType::f64, .shape = shape, .elements = std::move(of_rank)});
+  for (const Array& array : arrays) operands.push_back(&array);
+  Attributes attributes = call.attributes;
+  if (reduction) attributes.set("kind", std::string(name_of(*reduction)));
+  return collective_reference({call.primitive, {}, attributes, DType::f64, call.shape, call.bindings},
+                              operands, rank)
+      .doubles();
+}
+
+// A product of factors in any order: every partial one must stay a normal number, or nothing is promised.
+double product_error(double least, double most, double exact, double depth, double u, DType dtype) {
+  if (!(most <= largest(dtype)) || least < std::ldexp(1.0, -126)) return kInfinity;
+  return most - std::fabs(exact) + times(gamma(depth, u), most);
+}
+
+}  // namespace
+
+std::vector<double> collective_bound(const ReferenceCall& call, std::span<const Array* const> operands,
+                                     std::span<const std::vector<double>* const> bounds, std::size_t rank,
+                                     const Array& result) {
+  const bool reduces = call.primitive == Primitive::all_reduce || call.primitive == Primitive::reduce_scatter;
+  const StaticShape& shape = operands[0]->shape;
+  std::vector<std::vector<double>> given, sizes, low, high;
+  for (std::size_t i = 0; i < operands.size(); ++i) {
+    given.push_back(reduces ? usable(*operands[i], *bounds[i]) : *bounds[i]);
+    sizes.push_back(as_doubles(*operands[i]));
+    for (std::size_t k = 0; k < sizes[i].size(); ++k) sizes[i][k] = std::fabs(sizes[i][k]) + given[i][k];
+    low.push_back(sizes[i]);
+    high.push_back(sizes[i]);
+    for (double& size : low[i]) size = size == 0 ? 1 : std::min(size, 1.0);  // 0 is exact in any order
+    for (double& size : high[i]) size = std::max(size, 1.0);
+  }
+  if (!reduces) return combined(call, std::move(given), shape, {}, rank);
+  const Reduction kind = *parse_reduction(call.attributes.get_or("kind", std::string{}));
+  const bool extreme = kind == Reduction::min || kind == Reduction::max;
+  auto errors = combined(call, std::move(given), shape, extreme ? Reduction::max : Reduction::sum, rank);
+  if (extreme) return errors;
+  const DType summed = is_narrow(call.dtype) ? DType::f32 : call.dtype;
+  const auto depth = static_cast<double>(operands.size());
+  if (!is_floating(call.dtype)) {  // which wrap
+    for (double& error : errors) error = error == 0 ? 0 : kInfinity;
+    return errors;
+  }
+  const auto values = as_doubles(result);
+  const double u = unit_roundoff(summed);
+  if (kind == Reduction::sum) {
+    const auto magnitudes = combined(call, std::move(sizes), shape, Reduction::sum, rank);
+    for (std::size_t i = 0; i < errors.size(); ++i)
+      errors[i] = sum_error(errors[i], magnitudes[i], depth, u, call.dtype);
+  } else {
+    const auto least = combined(call, std::move(low), shape, Reduction::product, rank);
+    const auto most = combined(call, std::move(high), shape, Reduction::product, rank);
+    const auto whole = combined(call, std::move(sizes), shape, Reduction::product, rank);
+    for (std::size_t i = 0; i < errors.size(); ++i) {
+      const bool fits = most[i] <= largest(summed);
+      errors[i] = fits ? product_error(least[i], whole[i], values[i], depth, u, summed) : kInfinity;
+    }
+  }
+  for (std::size_t i = 0; i < errors.size(); ++i) {
+    if (std::isnan(errors[i])) errors[i] = kInfinity;
+    if (is_narrow(call.dtype) && std::isfinite(values[i]))
+      errors[i] += unit_roundoff(call.dtype) * (std::fabs(values[i]) + errors[i]);
+    errors[i] += subnormal_step(call.dtype);
+  }
+  return errors;
 }
 
 }  // namespace diji

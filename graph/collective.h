@@ -25,5 +25,11 @@ std::string title_of_collective(const Node& node);
 /// rank's result, and its inputs are not looked at. Floats are folded in double, by rank, and not rounded.
 Array collective_reference(const ReferenceCall& call, std::span<const Array* const> operands,
                            std::size_t rank);
+/// How far each element of that result may lie from the truth (graph/error_bound.h), given the bounds of the
+/// operands: values may be combined in any order, floats in their dtype but at least in f32, and rounded to
+/// the dtype once.
+std::vector<double> collective_bound(const ReferenceCall& call, std::span<const Array* const> operands,
+                                     std::span<const std::vector<double>* const> bounds, std::size_t rank,
+                                     const Array& result);
 
 }  // namespace diji

@@ -25,21 +25,6 @@ void round_sums(std::vector<double>& errors, const std::vector<double>& results,
   }
 }
 
-// A float whose kernel value may have overflowed to infinity while the truth did not bounds nothing that is
-// computed from it; of an integer that may have wrapped its own bound says so. Not a number is no bound
-// either.
-std::vector<double> usable(const Array& array, const std::vector<double>& bound) {
-  const auto values = as_doubles(array);
-  const double limit = largest(array.dtype);
-  const bool floating = is_floating(array.dtype);
-  std::vector<double> out(bound);
-  for (std::size_t i = 0; i < out.size(); ++i) {
-    const bool may_leave = floating && std::isfinite(values[i]) && std::fabs(values[i]) + out[i] > limit;
-    if (may_leave || std::isnan(out[i])) out[i] = kInfinity;
-  }
-  return out;
-}
-
 bool reduces_by(const ReferenceCall& call, Reduction reduction) {
   return call.primitive == Primitive::reduce &&
          call.attributes.get_or("kind", std::string{}) == name_of(reduction);
@@ -129,6 +114,21 @@ Result<std::vector<double>> concatenated(const ReferenceCall& call,
 }
 
 }  // namespace
+
+// A float whose kernel value may have overflowed to infinity while the truth did not bounds nothing that is
+// computed from it; of an integer that may have wrapped its own bound says so. Not a number is no bound
+// either.
+std::vector<double> usable(const Array& array, const std::vector<double>& bound) {
+  const auto values = as_doubles(array);
+  const double limit = largest(array.dtype);
+  const bool floating = is_floating(array.dtype);
+  std::vector<double> out(bound);
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    const bool may_leave = floating && std::isfinite(values[i]) && std::fabs(values[i]) + out[i] > limit;
+    if (may_leave || std::isnan(out[i])) out[i] = kInfinity;
+  }
+  return out;
+}
 
 double unit_roundoff(DType dtype) {
   return std::ldexp(1.0, -info(dtype).mantissa_bits - 1) + std::ldexp(1.0, -53);

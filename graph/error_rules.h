@@ -71,6 +71,8 @@ inline double sum_error(double errors, double magnitude, double depth, double u,
          depth * subnormal_step(runs_in_f32 ? DType::f32 : dtype);
 }
 
+/// `bound`, infinite where a float may have overflowed to infinity while the truth did not, or is no number.
+std::vector<double> usable(const Array& array, const std::vector<double>& bound);
 /// Of iota, gather, scatter, arg_reduce, prefix_scan, sort_indices and compact.
 std::vector<double> bound_by_index(const ReferenceCall& call,
                                    std::span<const std::vector<double>* const> bounds, const Array& result);

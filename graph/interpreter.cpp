@@ -144,9 +144,11 @@ class Interpreter {
 
   // A rank alone has what it gives.
   Result<void> exchanged(const Node& node, const ReferenceCall& call) {
-    const std::optional<Cell>& given = cell(node.inputs[0]);
-    Cell result = *given;
-    if (seat_.meeting != nullptr) result.array = TRY(seat_.meeting->meet(seat_.rank, node, call));
+    Cell result = *cell(node.inputs[0]);
+    if (seat_.meeting != nullptr) {
+      Exchanged given = TRY(seat_.meeting->meet(seat_.rank, node, call, result.bound));
+      result = {std::move(given.array), std::move(given.bound)};
+    }
     if (mode_ == Mode::typed) round_to_dtype(result.array);
     cell(node.outputs[0]) = std::move(result);
     return {};
@@ -400,39 +402,37 @@ Result<HostTensor> widened(Array array) {
   return tensor_of(array);
 }
 
-Result<std::vector<HostTensor>> outputs_of(Result<std::vector<Cell>> cells, Arithmetic arithmetic) {
-  if (!cells) return std::unexpected(std::move(cells).error());
+Result<std::vector<HostTensor>> outputs_of(std::vector<Cell> cells, Arithmetic arithmetic) {
   std::vector<HostTensor> outputs;
-  for (Cell& cell : *cells) {
+  for (Cell& cell : cells) {
     outputs.push_back(
         TRY(arithmetic == Arithmetic::typed ? tensor_of(cell.array) : widened(std::move(cell.array))));
   }
   return outputs;
 }
 
-Mode mode_of(Arithmetic arithmetic) { return arithmetic == Arithmetic::typed ? Mode::typed : Mode::oracle; }
-
-}  // namespace
-
-Result<std::vector<HostTensor>> interpret(const Graph& graph, std::span<const HostTensor> inputs,
-                                          Arithmetic arithmetic) {
-  return outputs_of(run(graph, inputs, mode_of(arithmetic)), arithmetic);
+Result<std::vector<BoundedTensor>> bounded_outputs_of(std::vector<Cell> cells) {
+  std::vector<BoundedTensor> outputs;
+  for (Cell& cell : cells) {
+    Array bound{.dtype = DType::f64, .shape = cell.array.shape, .elements = std::move(cell.bound)};
+    outputs.push_back({TRY(widened(std::move(cell.array))), TRY(tensor_of(bound))});
+  }
+  return outputs;
 }
 
-Result<std::vector<std::vector<HostTensor>>> interpret_ranks(std::span<const Graph* const> graphs,
-                                                             std::span<const MeshAxis> mesh,
-                                                             std::span<const std::vector<HostTensor>> inputs,
-                                                             Arithmetic arithmetic) {
+// A thread for each rank.
+Result<std::vector<std::vector<Cell>>> run_ranks(std::span<const Graph* const> graphs,
+                                                 std::span<const MeshAxis> mesh,
+                                                 std::span<const std::vector<HostTensor>> inputs, Mode mode) {
   RankMeeting meeting(mesh);
   CHECK(inputs.size() == meeting.ranks() && (graphs.size() == 1 || graphs.size() == inputs.size()),
         "inputs for every rank, and one graph or one each");
-  std::vector<Result<std::vector<HostTensor>>> results(inputs.size());
+  std::vector<Result<std::vector<Cell>>> results(inputs.size());
   std::vector<std::thread> threads;
   for (std::size_t rank = 0; rank < inputs.size(); ++rank) {
     threads.emplace_back([&, rank] {
       const Graph& graph = *graphs[graphs.size() == 1 ? 0 : rank];
-      results[rank] =
-          outputs_of(run(graph, inputs[rank], mode_of(arithmetic), {}, {&meeting, rank}, mesh), arithmetic);
+      results[rank] = run(graph, inputs[rank], mode, {}, {&meeting, rank}, mesh);
       meeting.leave(rank);
     });
   }
@@ -446,21 +446,43 @@ Result<std::vector<std::vector<HostTensor>>> interpret_ranks(std::span<const Gra
   if (worst == results.end()) worst = std::ranges::find_if(results, failed);
   if (worst != results.end())
     return in_context(fmt::format("rank {}", worst - results.begin()), std::move(*worst).error());
+  std::vector<std::vector<Cell>> cells;
+  for (auto& result : results) cells.push_back(std::move(*result));
+  return cells;
+}
+
+Mode mode_of(Arithmetic arithmetic) { return arithmetic == Arithmetic::typed ? Mode::typed : Mode::oracle; }
+
+}  // namespace
+
+Result<std::vector<HostTensor>> interpret(const Graph& graph, std::span<const HostTensor> inputs,
+                                          Arithmetic arithmetic) {
+  return outputs_of(TRY(run(graph, inputs, mode_of(arithmetic))), arithmetic);
+}
+
+Result<std::vector<std::vector<HostTensor>>> interpret_ranks(std::span<const Graph* const> graphs,
+                                                             std::span<const MeshAxis> mesh,
+                                                             std::span<const std::vector<HostTensor>> inputs,
+                                                             Arithmetic arithmetic) {
   std::vector<std::vector<HostTensor>> outputs;
-  for (auto& result : results) outputs.push_back(std::move(*result));
+  for (auto& cells : TRY(run_ranks(graphs, mesh, inputs, mode_of(arithmetic))))
+    outputs.push_back(TRY(outputs_of(std::move(cells), arithmetic)));
+  return outputs;
+}
+
+Result<std::vector<std::vector<BoundedTensor>>> interpret_ranks_with_bounds(
+    std::span<const Graph* const> graphs, std::span<const MeshAxis> mesh,
+    std::span<const std::vector<HostTensor>> inputs) {
+  std::vector<std::vector<BoundedTensor>> outputs;
+  for (auto& cells : TRY(run_ranks(graphs, mesh, inputs, Mode::bounded)))
+    outputs.push_back(TRY(bounded_outputs_of(std::move(cells))));
   return outputs;
 }
 
 Result<std::vector<BoundedTensor>> interpret_with_bounds(const Graph& graph,
                                                          std::span<const HostTensor> inputs,
                                                          const Bindings& known) {
-  auto cells = TRY(run(graph, inputs, Mode::bounded, known));
-  std::vector<BoundedTensor> outputs;
-  for (Cell& cell : cells) {
-    Array bound{.dtype = DType::f64, .shape = cell.array.shape, .elements = std::move(cell.bound)};
-    outputs.push_back({TRY(widened(std::move(cell.array))), TRY(tensor_of(bound))});
-  }
-  return outputs;
+  return bounded_outputs_of(TRY(run(graph, inputs, Mode::bounded, known)));
 }
 
 }  // namespace diji

@@ -45,4 +45,9 @@ Result<std::vector<BoundedTensor>> interpret_with_bounds(const Graph& graph,
                                                          std::span<const HostTensor> inputs,
                                                          const Bindings& known = {});
 
+/// Both: interpret_ranks in oracle arithmetic, with bounds for every rank that combines values in any order.
+Result<std::vector<std::vector<BoundedTensor>>> interpret_ranks_with_bounds(
+    std::span<const Graph* const> graphs, std::span<const MeshAxis> mesh,
+    std::span<const std::vector<HostTensor>> inputs);
+
 }  // namespace diji

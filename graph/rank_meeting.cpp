@@ -43,14 +43,15 @@ std::vector<std::size_t> RankMeeting::group_of(std::size_t rank, std::string_vie
   return {};
 }
 
-Result<Array> RankMeeting::meet(std::size_t rank, const Node& node, const ReferenceCall& call) {
+Result<Exchanged> RankMeeting::meet(std::size_t rank, const Node& node, const ReferenceCall& call,
+                                    const std::vector<double>& bound) {
   std::unique_lock lock(mutex_);
   if (failure_) return std::unexpected(*failure_);
   Seat& seat = seats_[rank];
-  seat = {.state = Seat::State::waiting, .node = &node, .call = &call, .answer = std::nullopt};
+  seat = {.state = Seat::State::waiting, .node = &node, .call = &call, .bound = &bound, .answer = {}};
   settle(rank);
   answered_.wait(lock, [&] { return seat.answer.has_value(); });
-  Result<Array> answer = std::move(*seat.answer);
+  Result<Exchanged> answer = std::move(*seat.answer);
   seat.answer.reset();
   return answer;
 }
@@ -85,16 +86,21 @@ void RankMeeting::settle(std::size_t rank) {
 void RankMeeting::complete(std::span<const std::size_t> members) {
   const Seat& first = seats_[members[0]];
   std::vector<const Array*> operands;
+  std::vector<const std::vector<double>*> bounds;
   for (const std::size_t member : members) {
     const Seat& seat = seats_[member];
     operands.push_back(seat.call->inputs[0]);
+    bounds.push_back(seat.bound);
     if (agree(*first.node, *first.call->inputs[0], *seat.node, *operands.back())) continue;
     return fail_all(fmt::format("ranks do different things: rank {} {}, rank {} {}", members[0],
                                 where(members[0]), member, where(member)));
   }
   for (std::size_t i = 0; i < members.size(); ++i) {
     Seat& seat = seats_[members[i]];
-    seat.answer = collective_reference(*seat.call, operands, i);
+    Exchanged given{collective_reference(*seat.call, operands, i), {}};
+    if (std::ssize(*bounds[0]) == operands[0]->count())
+      given.bound = collective_bound(*seat.call, operands, bounds, i, given.array);
+    seat.answer = std::move(given);
   }
   for (const std::size_t member : members) seats_[member].state = Seat::State::running;
   answered_.notify_all();

@@ -18,6 +18,12 @@ struct MeshAxis {
   std::int64_t size = 1;
 };
 
+/// What a rank gets; of an interpreter with bounds, with how far it may lie from the truth.
+struct Exchanged {
+  Array array;
+  std::vector<double> bound;
+};
+
 /// Each rank has a thread that calls meet() and, at the end, leave(). Thread-safe.
 class RankMeeting {
  public:
@@ -25,9 +31,11 @@ class RankMeeting {
   explicit RankMeeting(std::span<const MeshAxis> mesh);
   std::size_t ranks() const { return seats_.size(); }
 
-  /// Waits for the group that the node names, an axis of the mesh. `call` has the one operand and the result.
-  /// Errors: call_mismatch, where ranks of the group are at different collectives, or where nobody can go on.
-  Result<Array> meet(std::size_t rank, const Node& node, const ReferenceCall& call);
+  /// Waits for the group that the node names, an axis of the mesh. `call` has the one operand and the result;
+  /// `bound` is the operand's, empty where nobody wants bounds. Errors: call_mismatch, where ranks of the
+  /// group are at different collectives, or where nobody can go on.
+  Result<Exchanged> meet(std::size_t rank, const Node& node, const ReferenceCall& call,
+                         const std::vector<double>& bound);
   /// The rank will not come any more: its graph has ended, or failed.
   void leave(std::size_t rank);
 
@@ -36,7 +44,8 @@ class RankMeeting {
     enum class State : std::uint8_t { running, waiting, left } state = State::running;
     const Node* node = nullptr;
     const ReferenceCall* call = nullptr;
-    std::optional<Result<Array>> answer;
+    const std::vector<double>* bound = nullptr;
+    std::optional<Result<Exchanged>> answer;
   };
   std::vector<std::size_t> group_of(std::size_t rank, std::string_view name) const;
   void settle(std::size_t rank);
