@@ -62,6 +62,46 @@ Result<void> Stream::sync() {
   return {};
 }
 
+Event::Event(Event&& other) noexcept
+    : device_(std::exchange(other.device_, nullptr)), handle_(std::exchange(other.handle_, nullptr)) {}
+
+Event& Event::operator=(Event&& other) noexcept {
+  Event taken(std::move(other));  // what this one held goes at once, not with `other`
+  std::swap(device_, taken.device_);
+  std::swap(handle_, taken.handle_);
+  return *this;
+}
+
+Event::~Event() {
+  if (handle_ != nullptr) device_->plugin().table().event_free(handle_);
+}
+
+Result<void> Event::record(Stream& stream) {
+  const diji_status status = device_->plugin().table().event_record(handle_, stream.handle());
+  if (status != DIJI_OK) return std::unexpected(device_->error_of(status, "event record"));
+  return {};
+}
+
+Result<void> Event::hold(Stream& stream) const {
+  const diji_status status = device_->plugin().table().event_wait(handle_, stream.handle());
+  if (status != DIJI_OK) return std::unexpected(device_->error_of(status, "event wait"));
+  return {};
+}
+
+Result<void> Event::sync() const {
+  const diji_status status = device_->plugin().table().event_sync(handle_);
+  if (status != DIJI_OK) return std::unexpected(device_->error_of(status, "event sync"));
+  return {};
+}
+
+Result<std::uint64_t> Event::ns_since(const Event& earlier) const {
+  std::uint64_t elapsed_ns = 0;
+  const diji_status status =
+      device_->plugin().table().event_elapsed_ns(earlier.handle_, handle_, &elapsed_ns);
+  if (status != DIJI_OK) return std::unexpected(device_->error_of(status, "event time"));
+  return elapsed_ns;
+}
+
 Module::Module(Module&& other) noexcept
     : device_(std::exchange(other.device_, nullptr)), handle_(std::exchange(other.handle_, nullptr)) {}
 
@@ -139,6 +179,23 @@ Result<Stream> Device::new_stream() {
   stream.device_ = this;
   stream.handle_ = handle;
   return stream;
+}
+
+Result<Event> Device::new_event() {
+  Event event;
+  diji_event* handle = nullptr;
+  const diji_status status = plugin_->table().event_new(handle_, &handle);
+  if (status != DIJI_OK) return std::unexpected(error_of(status, "new event"));
+  event.device_ = this;
+  event.handle_ = handle;
+  return event;
+}
+
+Result<std::uint64_t> Device::exchanged(const diji_exchange* exchange) {
+  std::uint64_t now_ns = 0;
+  const diji_status status = plugin_->table().exchanged(handle_, exchange, &now_ns);
+  if (status != DIJI_OK) return std::unexpected(error_of(status, "exchange"));
+  return now_ns;
 }
 
 Result<std::vector<std::byte>> Device::compile(std::string_view text) {

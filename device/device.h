@@ -59,6 +59,28 @@ class Stream {
   diji_stream* handle_ = nullptr;
 };
 
+/// A mark in a stream's work. It need not outlive what waits for it. One thread at a time.
+class Event {
+ public:
+  Event(Event&&) noexcept;
+  Event& operator=(Event&&) noexcept;
+  ~Event();
+  /// Marks the work now on the stream.
+  Result<void> record(Stream& stream);
+  /// Later work on the stream comes after the mark; the host does not wait.
+  Result<void> hold(Stream& stream) const;
+  /// Waits until the host can see what was marked.
+  Result<void> sync() const;
+  /// Between two recorded marks of work that is done. Errors: unsupported, where the device cannot tell.
+  Result<std::uint64_t> ns_since(const Event& earlier) const;
+
+ private:
+  friend class Device;
+  Event() = default;
+  Device* device_ = nullptr;
+  diji_event* handle_ = nullptr;
+};
+
 /// Loaded kernels. Unloaded when destroyed, after the streams that launched from it were synchronised.
 class Module {
  public:
@@ -143,8 +165,14 @@ class Device {
   ThreadPool& threads() const { return *threads_; }
   /// The pool for whoever has no pool of its own.
   MemoryPool& default_pool() { return *default_pool_; }
+  /// The plugin's own, for calls of its table that have no function here.
+  diji_device* handle() const { return handle_; }
 
   Result<Stream> new_stream();
+  /// Errors: unsupported, where the device has no events.
+  Result<Event> new_event();
+  /// See diji_device_plugin_table::exchanged. Errors: unsupported, where the device keeps no clock.
+  Result<std::uint64_t> exchanged(const diji_exchange* exchange);
   /// The device's compiler on kernel text. Errors: unsupported when the device is tier 0; device with the
   /// compiler's own words.
   Result<std::vector<std::byte>> compile(std::string_view text);
@@ -158,6 +186,7 @@ class Device {
   friend class DeviceList;
   friend class MemoryPool;
   friend class Stream;
+  friend class Event;
   friend class Module;
   friend class Constant;
   Device() = default;

@@ -71,6 +71,7 @@ void fill_in_optional(diji_device_plugin_table& table) {
   fill_in<"event_sync">(table.event_sync);
   fill_in<"event_elapsed_ns">(table.event_elapsed_ns);
   fill_in<"telemetry">(table.telemetry);
+  fill_in<"exchanged">(table.exchanged);
   if (table.kernels == nullptr) {
     table.kernels = [](std::uint32_t* count) -> const diji_kernel_row* {
       *count = 0;

@@ -26,7 +26,7 @@ extern "C" {
  * at the end of a struct; struct_size tells which of them the other side knows, so each side reads only what
  * both have. */
 #define DIJI_DEVICE_ABI_MAJOR 1
-#define DIJI_DEVICE_ABI_MINOR 2
+#define DIJI_DEVICE_ABI_MINOR 3
 
 typedef int32_t diji_status;
 #define DIJI_OK 0
@@ -93,6 +93,15 @@ typedef struct diji_telemetry {
   float utilisation;   /* 0 to 1, of compute, over a time that the device chooses */
   uint64_t used_bytes; /* of its memory, by whomever */
 } diji_telemetry;
+
+/* What a collective moved between a device and the others of its group, for devices that keep a clock of
+ * their own. Since 1.3. */
+typedef struct diji_exchange {
+  uint32_t struct_size;
+  uint32_t messages; /* one behind the other */
+  uint64_t bytes;    /* out of the device, and as many into it */
+  uint64_t begin_ns; /* not before: when the last of the group was ready */
+} diji_exchange;
 
 /* Kernel text to compile: one module, many entries. */
 typedef struct diji_kernel_text {
@@ -243,6 +252,12 @@ typedef struct diji_device_plugin_table {
 
   /* Fills what it can tell of the fields that struct_size of *out covers. The device need not be open. */
   diji_status (*telemetry)(int32_t ordinal, diji_telemetry* out);
+
+  /* ---- since 1.3, only of devices that keep a clock of their own ---- */
+
+  /* The calling thread has taken part in the exchange and goes on when it is over: *now_ns is its time then.
+   * A null exchange only asks for its time. The clocks of a plugin's devices begin together. */
+  diji_status (*exchanged)(diji_device* device, const diji_exchange* exchange, uint64_t* now_ns);
 } diji_device_plugin_table;
 
 /* The one exported symbol of a plugin's shared object. */

@@ -34,6 +34,8 @@ constexpr std::array kKeys = {
     Key{"bytes_per_s", &Card::bytes_per_s, 1, kRateMax},
     Key{"link_bytes_per_s", &Card::link_bytes_per_s, 1, kRateMax},
     Key{"link_latency_ns", &Card::link_latency_ns, 0, kNsMax},
+    Key{"peer_bytes_per_s", &Card::peer_bytes_per_s, 1, kRateMax},
+    Key{"peer_latency_ns", &Card::peer_latency_ns, 0, kNsMax},
     Key{"launch_latency_ns", &Card::launch_latency_ns, 0, kNsMax},
     Key{"clock_mhz", &Card::clock_mhz, 1, 1e6},
     Key{"temperature_idle_c", &Card::temperature_idle_c, kDegreesMin, kDegreesMax},
@@ -108,8 +110,16 @@ Result<Card> current_card() {
   return parse_card({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, file);
 }
 
-double CardClock::clock_mhz() const {
-  return temperature_c_ >= card_.throttle_c ? card_.clock_mhz * card_.throttle_share : card_.clock_mhz;
+double CardClock::share_at(double temperature_c) const {
+  return temperature_c >= card_.throttle_c ? card_.throttle_share : 1;
+}
+
+double CardClock::clock_mhz() const { return card_.clock_mhz * share_at(temperature_c()); }
+
+double CardClock::temperature_c() const {
+  const std::uint64_t now = std::max(latest_ns(), temperature_ns_);
+  return approach(temperature_c_, card_.temperature_idle_c, static_cast<double>(now - temperature_ns_),
+                  card_.temperature_time_s);
 }
 
 /// Idle until then.
@@ -121,9 +131,9 @@ void CardClock::pass_to(std::uint64_t ns) {
 }
 
 std::uint64_t CardClock::launch(std::uint64_t stream_ns, std::uint64_t flops, std::uint64_t bytes) {
-  const std::uint64_t begin = std::max({stream_ns, compute_ns_, host_ns_});
+  const std::uint64_t begin = std::max({stream_ns, compute_ns_, host_ns()});
   pass_to(begin);
-  const double share = clock_mhz() / card_.clock_mhz;
+  const double share = share_at(temperature_c_);
   const double work_s = std::max(static_cast<double>(flops) / (card_.flops_per_s * share),
                                  static_cast<double>(bytes) / card_.bytes_per_s);
   const std::uint64_t took = whole(card_.slow * (work_s * 1e9 + card_.launch_latency_ns));
@@ -137,13 +147,32 @@ std::uint64_t CardClock::launch(std::uint64_t stream_ns, std::uint64_t flops, st
 
 std::uint64_t CardClock::link_copy(std::uint64_t stream_ns, std::uint64_t bytes) {
   const double took_ns = static_cast<double>(bytes) / card_.link_bytes_per_s * 1e9 + card_.link_latency_ns;
-  link_ns_ = std::max({stream_ns, link_ns_, host_ns_}) + whole(card_.slow * took_ns);
+  link_ns_ = std::max({stream_ns, link_ns_, host_ns()}) + whole(card_.slow * took_ns);
   return link_ns_;
 }
 
+std::uint64_t CardClock::exchange(std::uint64_t begin_ns, std::uint64_t bytes, std::uint64_t messages) {
+  const double took_ns = static_cast<double>(bytes) / card_.peer_bytes_per_s * 1e9 +
+                         static_cast<double>(messages) * card_.peer_latency_ns;
+  peer_ns_ = std::max({begin_ns, peer_ns_, host_ns()}) + whole(card_.slow * took_ns);
+  host_waits_until(peer_ns_);
+  return peer_ns_;
+}
+
 void CardClock::host_waits_until(std::uint64_t ns) {
-  host_ns_ = std::max(host_ns_, ns);
-  pass_to(host_ns_);
+  std::uint64_t& own = host_ns_[std::this_thread::get_id()];
+  own = std::max(own, ns);
+}
+
+std::uint64_t CardClock::host_ns() const {
+  const auto own = host_ns_.find(std::this_thread::get_id());
+  return own == host_ns_.end() ? 0 : own->second;
+}
+
+std::uint64_t CardClock::latest_ns() const {
+  std::uint64_t latest = 0;
+  for (const auto& [thread, ns] : host_ns_) latest = std::max(latest, ns);
+  return latest;
 }
 
 }  // namespace diji::sim

@@ -4,8 +4,10 @@
 #include "base/error.h"
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <string_view>
+#include <thread>
 
 namespace diji::sim {
 
@@ -18,6 +20,8 @@ struct Card {
   double bytes_per_s = 1e12;        ///< of device memory
   double link_bytes_per_s = 25e9;   ///< host to device and back
   double link_latency_ns = 5000;    ///< before each copy over the link
+  double peer_bytes_per_s = 25e9;   ///< between cards, each way
+  double peer_latency_ns = 5000;    ///< of each message between cards
   double launch_latency_ns = 4000;  ///< before each launch and each copy on the device
   double clock_mhz = 1500;          ///< where it does not throttle
   double temperature_idle_c = 35;   ///< after a long time without work
@@ -39,9 +43,11 @@ Result<Card> parse_card(std::string_view text, const std::string& file);
 /// The card that DIJI_SIM names; an empty file is one of defaults.
 Result<Card> current_card();
 
-/// Simulated time of one opened device, in nanoseconds since it was opened. Work is placed on one of two
-/// engines (compute, link) as soon as its stream, its engine and the host, which submits it, have come so
-/// far. A pure function of the calls, in their order. Not thread-safe.
+/// Simulated time of one opened device, in nanoseconds since it was opened. Work is placed on one of three
+/// engines (compute, link to the host, links to peers) as soon as its stream, its engine and the host's
+/// thread, which submits it, have come so far. Each thread has a time of its own: one that waits for a copy
+/// does not hold up another that launches. A pure function of the calls of each engine in their order, and of
+/// which thread makes them. Not thread-safe.
 class CardClock {
  public:
   explicit CardClock(const Card& card) : card_(card), temperature_c_(card.temperature_idle_c) {}
@@ -49,21 +55,26 @@ class CardClock {
   /// When work ends that a stream, busy until `stream_ns`, begins as early as it can.
   std::uint64_t launch(std::uint64_t stream_ns, std::uint64_t flops, std::uint64_t bytes);
   std::uint64_t link_copy(std::uint64_t stream_ns, std::uint64_t bytes);
-  /// The host waited for that moment.
+  /// The calling thread took part in an exchange of so much, after `begin_ns`. When it goes on.
+  std::uint64_t exchange(std::uint64_t begin_ns, std::uint64_t bytes, std::uint64_t messages);
+  /// The calling thread waited for that moment.
   void host_waits_until(std::uint64_t ns);
 
-  std::uint64_t host_ns() const { return host_ns_; }
+  std::uint64_t host_ns() const;    ///< of the calling thread
+  std::uint64_t latest_ns() const;  ///< of the thread that has come farthest
   std::uint64_t busy_ns() const { return busy_ns_; }
-  double temperature_c() const { return temperature_c_; }
+  double temperature_c() const;
   double clock_mhz() const;
 
  private:
   void pass_to(std::uint64_t ns);
+  double share_at(double temperature_c) const;
 
   Card card_;
   double temperature_c_;
   std::uint64_t temperature_ns_ = 0;  ///< the moment of temperature_c_
-  std::uint64_t host_ns_ = 0, compute_ns_ = 0, link_ns_ = 0, busy_ns_ = 0;
+  std::map<std::thread::id, std::uint64_t> host_ns_;
+  std::uint64_t compute_ns_ = 0, link_ns_ = 0, peer_ns_ = 0, busy_ns_ = 0;
 };
 
 }  // namespace diji::sim

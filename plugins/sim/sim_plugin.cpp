@@ -124,7 +124,7 @@ diji_status telemetry(std::int32_t ordinal, diji_telemetry* out) {
   if (const auto entry = shared().opened.find(ordinal); entry != shared().opened.end()) {
     SimDevice& device = *entry->second;
     const std::scoped_lock device_lock(device.mutex);
-    const double now = static_cast<double>(device.clock.host_ns());
+    const double now = static_cast<double>(device.clock.latest_ns());
     full.temperature_c = static_cast<float>(device.clock.temperature_c());
     full.clock_mhz = static_cast<float>(device.clock.clock_mhz());
     full.utilisation =
@@ -132,6 +132,16 @@ diji_status telemetry(std::int32_t ordinal, diji_telemetry* out) {
     full.used_bytes = device.used_bytes;
   }
   std::memcpy(out, &full, std::min<std::size_t>(out->struct_size, sizeof(full)));
+  return DIJI_OK;
+}
+
+diji_status exchanged(diji_device* handle, const diji_exchange* exchange, std::uint64_t* now_ns) {
+  auto& device = own<SimDevice>(handle);
+  const std::scoped_lock lock(device.mutex);
+  if (lost(device)) return is_lost(device);
+  *now_ns = exchange == nullptr
+                ? device.clock.host_ns()
+                : device.clock.exchange(exchange->begin_ns, exchange->bytes, exchange->messages);
   return DIJI_OK;
 }
 
@@ -153,6 +163,7 @@ diji_device_plugin_table make_table(const diji_device_plugin_table& of) {
   table.last_error = [] -> const char* { return last_sentence.data(); };
   add_stream_functions(table, of);
   table.telemetry = telemetry;
+  table.exchanged = exchanged;
   return table;
 }
 

@@ -130,6 +130,33 @@ TEST_CASE("a launch takes the longer of its arithmetic and its memory, after wha
   EXPECT(clock.link_copy(0, 25000) == 9000 + 5000 + 1000);  // the link is another engine
 }
 
+TEST_CASE("each thread of the host has a time of its own") {
+  sim::CardClock clock({.flops_per_s = 1e9, .launch_latency_ns = 10});
+  std::thread([&] {
+    clock.host_waits_until(7000);
+    EXPECT(clock.host_ns() == 7000);
+  }).join();
+  EXPECT(clock.host_ns() == 0);
+  EXPECT(clock.latest_ns() == 7000);
+  EXPECT(clock.launch(0, 100, 0) == 110);  // the other thread's wait holds up nobody
+}
+
+TEST_CASE("an exchange begins when the last is ready, and its thread goes on when it is over") {
+  sim::CardClock clock({.peer_bytes_per_s = 1e9, .peer_latency_ns = 50});
+  EXPECT(clock.exchange(1000, 400, 3) == 1000 + 400 + 3 * 50);
+  EXPECT(clock.host_ns() == 1550);
+  EXPECT(clock.exchange(0, 100, 1) == 1550 + 100 + 50);  // the links are busy until then
+  Machine machine("peer_bytes_per_s = 1e9\npeer_latency_ns = 50\nslow = 2\nfault_device = 1\n");
+  Device& device = machine.open("sim:0");
+  const diji_exchange exchange{
+      .struct_size = sizeof(diji_exchange), .messages = 3, .bytes = 400, .begin_ns = 1000};
+  EXPECT(device.exchanged(nullptr) == 0u);
+  EXPECT(device.exchanged(&exchange) == 1550u);
+  EXPECT(device.exchanged(nullptr) == 1550u);
+  EXPECT(machine.open("sim:1").exchanged(&exchange) == 1000u + 2 * 550);
+  EXPECT(machine.open("cpu").exchanged(nullptr).error().code == ErrorCode::unsupported);
+}
+
 TEST_CASE("work heats, rest cools, and a hot card throttles") {
   sim::CardClock clock({.flops_per_s = 1e9,
                         .launch_latency_ns = 0,
