@@ -247,7 +247,8 @@ Result<void> Communicator::make_ready(ReadyCall& ready, const Call& call) {
                       .ranks = call.operation == Operation::scan     ? rank() + 1
                                : call.operation == Operation::exscan ? rank()
                                                                      : world(),
-                      .store = bytes >= kStreamingBytes ? Store::streaming : Store::cached};
+                      .store = bytes >= kStreamingBytes ? Store::streaming : Store::cached,
+                      .reducer = options_.reducer.get()};
   ready.call = call;
   ready.algorithm = call.algorithm;
   ready.call.algorithm = ready.algorithm;

@@ -78,6 +78,7 @@ struct CommunicatorOptions {
   /// Called once, with the error that ended the communicator, by the thread whose call met it, before that
   /// call returns it. It must not call the communicator, except for abort().
   std::function<void(const Error&)> on_failure;
+  std::shared_ptr<Reducer> reducer;  ///< null: elements are combined by this processor
   Clock clock;
   /// Which plans calls take, equal on all ranks; null: the built-in ones. Parts of a communicator have its.
   std::shared_ptr<const Tuning> tuning;

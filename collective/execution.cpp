@@ -55,7 +55,31 @@ void Execution::start(const PreparedPlan& plan, const Regions& regions, Arithmet
   blocked_.assign(links.size(), 0);
   outstanding_.clear();
   offender_ = -1;
+  reducer_failure_.reset();
   if (!plan_->rounds_.empty()) start_round();
+}
+
+// The first failure ends the call at its next advance.
+void Execution::combine(ElementType type, std::byte* target, Operand left, Operand right, std::int64_t count,
+                        Store store) {
+  if (arithmetic_.reducer == nullptr)
+    return collective::combine(arithmetic_.reduction, type, target, left, right, count, store);
+  if (reducer_failure_) return;
+  auto combined = arithmetic_.reducer->combine(arithmetic_.reduction, type, target, left, right, count);
+  if (!combined) reducer_failure_ = std::move(combined).error();
+}
+
+// Of operands_. A reducer has two at a time, and `target` may be one that comes later.
+void Execution::fold(ElementType type, std::byte* target, std::int64_t count) {
+  if (arithmetic_.reducer == nullptr || operands_.size() == 1)
+    return collective::fold(arithmetic_.reduction, type, target, operands_, count, arithmetic_.store);
+  folded_.resize(static_cast<std::size_t>(count * bytes_of(type)));
+  Operand left = operands_[0];
+  for (std::size_t i = 1; i < operands_.size(); ++i) {
+    const bool last = i + 1 == operands_.size();
+    combine(type, last ? target : folded_.data(), left, operands_[i], count, Store::cached);
+    left = {folded_.data(), type};
+  }
 }
 
 std::int64_t Execution::bytes_of_chunk(Place place, int chunk) const {
@@ -95,8 +119,8 @@ void Execution::run_local(const Step& step) {
   const ElementType type = region(step.target).type;
   if (step.action == Action::reduce) {
     const Operand old{target, type};
-    combine(arithmetic_.reduction, type, target, step.incoming_first ? source : old,
-            step.incoming_first ? old : source, count);
+    combine(type, target, step.incoming_first ? source : old, step.incoming_first ? old : source, count,
+            Store::cached);
   } else if (step.source == Place::partial && step.target == Place::output &&
              arithmetic_.reduction == Reduction::average) {
     finish_average(type, target, source, count, arithmetic_.ranks);
@@ -108,6 +132,7 @@ void Execution::run_local(const Step& step) {
 Result<bool> Execution::advance() {
   bool moved = collect();
   while (round_ < plan_->rounds_.size()) {
+    if (reducer_failure_) return std::unexpected(*reducer_failure_);
     bool moved_here = false;
     const PreparedPlan::Round& round = plan_->rounds_[round_];
     std::ranges::fill(blocked_, 0);
@@ -115,6 +140,7 @@ Result<bool> Execution::advance() {
     std::ranges::fill(blocked_, 0);
     for (std::size_t i = 0; i < round.receives.size(); ++i) moved_here |= TRY(pull(i));
     moved |= moved_here;
+    if (reducer_failure_) return std::unexpected(*reducer_failure_);
     if (!round_is_done()) {
       if (moved_here) continue;
       return moved;
@@ -252,8 +278,7 @@ Result<bool> Execution::pull_fold(std::size_t index) {
     }
     const std::int64_t first = received / bytes_of(type);
     const ElementType result = region(step.target).type;
-    fold(arithmetic_.reduction, result, at(step.target, step.target_chunk) + first * bytes_of(result),
-         operands_, bytes / bytes_of(type), arithmetic_.store);
+    fold(result, at(step.target, step.target_chunk) + first * bytes_of(result), bytes / bytes_of(type));
     for (int i = 0; i < step.peers; ++i) {
       const int peer = step.fold_rank(i);
       if (peer != rank) TRY(links_[index_of(peer)]->release(peer));
@@ -277,8 +302,8 @@ void Execution::take(const Step& step, std::int64_t offset, std::span<const std:
   }
   const ElementType source_type = region(step.source).type;
   const Operand own{at(step.source, step.source_chunk) + first * bytes_of(source_type), source_type};
-  combine(arithmetic_.reduction, type, target, step.incoming_first ? incoming : own,
-          step.incoming_first ? own : incoming, count, arithmetic_.store);
+  combine(type, target, step.incoming_first ? incoming : own, step.incoming_first ? own : incoming, count,
+          arithmetic_.store);
 }
 
 bool Execution::round_is_done() const {

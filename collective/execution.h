@@ -9,6 +9,7 @@
 
 #include <array>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -60,6 +61,7 @@ struct Arithmetic {
   Reduction reduction = Reduction::sum;
   std::int64_t ranks = 1;
   Store store = Store::cached;
+  Reducer* reducer = nullptr;  ///< null: this processor
 };
 
 /// What a waiting rank pushes on: one plan, or several sends and receives.
@@ -104,6 +106,9 @@ class Execution final : public Progress {
   };
   void start_round();
   void run_local(const Step& step);
+  void combine(ElementType type, std::byte* target, Operand left, Operand right, std::int64_t count,
+               Store store);
+  void fold(ElementType type, std::byte* target, std::int64_t count);
   Result<bool> push(std::size_t send);
   Result<bool> push_fragment(std::size_t send, std::span<const int> positions);
   Result<bool> pull(std::size_t receive);
@@ -132,6 +137,8 @@ class Execution final : public Progress {
   std::vector<int> ready_;
   std::vector<int> same_;
   std::vector<Operand> operands_;
+  std::vector<std::byte> folded_;  ///< of a fold by the reducer
+  std::optional<Error> reducer_failure_;
   int offender_ = -1;
   CallTag offending_tag_;
 };

@@ -2,6 +2,7 @@
 // own.
 #pragma once
 
+#include "base/error.h"
 #include "collective/operation.h"
 #include "collective/processor.h"
 
@@ -37,6 +38,20 @@ void combine(Reduction reduction, ElementType accumulator, std::byte* target, Op
 /// conversion.
 void fold(Reduction reduction, ElementType accumulator, std::byte* target, std::span<const Operand> operands,
           std::int64_t count, Store store = Store::cached);
+
+/// What a communicator combines elements with in place of combine() and fold(): a device, for whoever has
+/// one.
+class Reducer {
+ public:
+  Reducer() = default;
+  virtual ~Reducer() = default;
+  Reducer(const Reducer&) = delete;
+  Reducer& operator=(const Reducer&) = delete;
+  /// As combine() above, with the same bits, but for which of several NaNs it is. Any thread. Errors: a
+  /// device's; they end the call.
+  virtual Result<void> combine(Reduction reduction, ElementType accumulator, std::byte* target, Operand left,
+                               Operand right, std::int64_t count) = 0;
+};
 
 /// target[i] = source[i] as `type`, rounded once to nearest, ties to even. Types: equal, or two floats.
 void convert(ElementType type, std::byte* target, Operand source, std::int64_t count,
