@@ -1,7 +1,9 @@
 // One graph to a program: where values live, what is launched, where the host has to look.
 #include "runtime/compiler.h"
 
+#include "graph/collective.h"
 #include "graph/custom_op.h"
+#include "runtime/schedule.h"
 
 #include <algorithm>
 
@@ -54,7 +56,10 @@ class ProgramCompiler {
     for (std::size_t i = 0; i < graph_.values().size(); ++i) {
       if (graph_.values()[i].constant != nullptr) TRY(constant_storage(static_cast<ValueId>(i)));
     }
-    for (const Node& node : graph_.nodes()) TRY(this->node(node));
+    for (const Action& action : schedule(graph_, [this](const Node& node) { return cuts(node); })) {
+      const Node& node = graph_.node(action.node);
+      TRY(action.kind == Action::Kind::join ? join(node) : this->node(node));
+    }
     for (const Port& port : graph_.outputs()) {
       use(storage(port.value));
       if (is_body) escape(storage(port.value));
@@ -136,8 +141,66 @@ class ProgramCompiler {
         return {};
       case Primitive::conditional:
       case Primitive::loop: return structured(node);
+      case Primitive::all_reduce:
+      case Primitive::all_gather:
+      case Primitive::reduce_scatter:
+      case Primitive::all_to_all:
+      case Primitive::collective_broadcast: return exchange(node);
       default: return fail(ErrorCode::unsupported, "{} was not fused into a kernel", node.op->name);
     }
+  }
+
+  // Whether a segment ends with the node.
+  bool cuts(const Node& node) const {
+    if (node.op->custom != nullptr)
+      return kernel_of(graph_, node, executable_.device->info().dialect) == nullptr;
+    const Primitive primitive = *primitive_of(node.op);
+    return primitive == Primitive::observe || primitive == Primitive::conditional ||
+           primitive == Primitive::loop ||
+           (primitive == Primitive::fusion && compact_in(*node.bodies[0]) != nullptr);
+  }
+
+  std::size_t group_of(const Node& node) {
+    const GroupChannel channel = channel_of(node.attributes);
+    auto& groups = executable_.groups;
+    const auto known = std::ranges::find(groups, channel.group, &RankGroup::name);
+    if (known == groups.end()) groups.push_back({channel.group, channel.ranks});
+    return static_cast<std::size_t>(std::ranges::find(groups, channel.group, &RankGroup::name) -
+                                    groups.begin());
+  }
+
+  // Its memory is borrowed until the join.
+  Result<void> exchange(const Node& node) {
+    TRY(fresh_storage(node.outputs[0], Storage::Home::arena, step_));
+    const auto primitive = *primitive_of(node.op);
+    const Type& given = graph_.type(node.inputs[0]);
+    Dim count = element_count(graph_.type(node.outputs[0]).shape);
+    if (primitive == Primitive::all_gather) count = element_count(given.shape);
+    if (primitive == Primitive::all_to_all) count = floor_div(count, channel_of(node.attributes).ranks);
+    Step step{.kind = Step::Kind::exchange,
+              .group = group_of(node),
+              .storages = {storage(node.inputs[0]), storage(node.outputs[0])},
+              .sizes = {count, program_.storages[storage(node.outputs[0])].bytes},
+              .value = node.outputs[0],
+              .operators = title_of_collective(node)};
+    for (const std::size_t index : step.storages) use(index);
+    open_.push_back(&node);
+    add_step(std::move(step));
+    return {};
+  }
+
+  Result<void> join(const Node& node) {
+    const std::size_t group = group_of(node);
+    const auto last = std::ranges::find(open_, &node);
+    for (auto it = open_.begin(); it != open_.end() && it <= last; ++it) {
+      if (*it == nullptr || group_of(**it) != group) continue;
+      use((*it)->inputs[0]);
+      use((*it)->outputs[0]);
+      *it = nullptr;
+    }
+    std::erase(open_, nullptr);
+    add_step({.kind = Step::Kind::join, .group = group, .value = node.outputs[0], .operators = "join"});
+    return {};
   }
 
   NodeId id_of(const Node& node) const { return static_cast<NodeId>(&node - graph_.nodes().data()); }
@@ -156,7 +219,8 @@ class ProgramCompiler {
 
   Result<void> write_sizes(const Node& node) {
     TRY(fresh_storage(node.outputs[0], Storage::Home::sizes, step_));
-    add_step({.storages = {storage(node.outputs[0])},
+    add_step({.kind = Step::Kind::sizes,
+              .storages = {storage(node.outputs[0])},
               .value = node.outputs[0],
               .elements = node.attributes.get_or("elements", Shape{}),
               .elements_dtype = graph_.type(node.outputs[0]).dtype,
@@ -255,7 +319,8 @@ class ProgramCompiler {
   CompiledBodies& bodies_;
   const Graph& graph_;
   Program program_;
-  int step_ = 0;  // of the whole program
+  std::vector<const Node*> open_;  // collectives that were not joined
+  int step_ = 0;                   // of the whole program
 };
 
 }  // namespace

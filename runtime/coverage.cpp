@@ -1,6 +1,7 @@
 // Which operators are known ahead, generated, or the user's own.
 #include "runtime/coverage.h"
 
+#include "graph/collective.h"
 #include "graph/custom_op.h"
 #include "graph/primitives.h"
 #include "runtime/compiler.h"
@@ -18,7 +19,7 @@ std::vector<bool> known_values(const Graph& graph) {
     known[i] = graph.values()[i].constant != nullptr || graph.values()[i].contents.has_value();
   }
   for (const Node& node : graph.nodes()) {
-    if (node.op->custom != nullptr) continue;
+    if (node.op->custom != nullptr || has_collective(node)) continue;
     const bool from_known = std::ranges::all_of(
         node.inputs, [&](ValueId id) { return id == ValueId::none || known[static_cast<std::size_t>(id)]; });
     for (const ValueId id : node.outputs)
@@ -33,15 +34,16 @@ std::string reason_of(const Node& node, std::string_view how, std::string_view d
   if (how == "host")
     return fmt::format("C function of {}, which has no {} for these operands", node.op->custom->library(),
                        dialect);
-  return node.bodies.empty() ? "kernel from the primitives" : "the runtime runs its bodies";
+  if (!node.bodies.empty()) return "the runtime runs its bodies";
+  return has_collective(node) ? "exchanged between ranks" : "kernel from the primitives";
 }
 
 void count_nodes(const Graph& graph, std::string_view dialect, Coverage& coverage) {
   const std::vector<bool> known = known_values(graph);
   for (const Node& node : graph.nodes()) {
-    const bool folded = symbols_bound_by(node).empty() && std::ranges::all_of(node.outputs, [&](ValueId id) {
-                          return known[static_cast<std::size_t>(id)];
-                        });
+    const bool folded =
+        symbols_bound_by(node).empty() && !has_collective(node) &&
+        std::ranges::all_of(node.outputs, [&](ValueId id) { return known[static_cast<std::size_t>(id)]; });
     const bool native = kernel_of(graph, node, dialect) != nullptr;
     const bool host = node.op->custom != nullptr && !native;
     (native ? coverage.native : host ? coverage.host : folded ? coverage.folded : coverage.generated) += 1;

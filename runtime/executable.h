@@ -4,8 +4,17 @@
 #include "runtime/program.h"
 
 #include <functional>
+#include <map>
 
 namespace diji {
+
+class DeviceGroup;
+
+/// Ranks that the collectives of a model name.
+struct RankGroup {
+  std::string name;
+  Dim ranks;  ///< a number, or a symbol that a run's communicator tells
+};
 
 /// Immutable after compile(), shared by threads; what changes in a run lives in an ExecutionContext.
 struct Executable {
@@ -14,6 +23,7 @@ struct Executable {
   std::vector<Constant> constants;
   std::shared_ptr<const std::vector<Module>> modules;  ///< shared by all programs
   std::vector<std::string> operators;                  ///< by Step::number
+  std::vector<RankGroup> groups;                       ///< by Step::group
   int compiled_kernels = 0;                            ///< how many were not in the cache
 
   const Graph& graph() const { return *programs[0].graph; }
@@ -42,6 +52,13 @@ struct Observation {
 };
 
 struct RunOptions {
+  /// By the names of the model's groups of ranks, on the model's device; a group that is missing has this
+  /// rank alone. All ranks of a group run the same model on inputs of the same sizes. A group serves one run
+  /// at a time, and a run that fails before its end aborts it, so that the other ranks end too.
+  std::map<std::string, DeviceGroup*, std::less<>> groups;
+  /// Whether collectives go on beside kernels that do not need them. The same bits either way. Steps that are
+  /// timed or observed come one after the other.
+  bool overlap = true;
   bool timed = false;  ///< each launch is waited for and its time kept
   /// Called for every step of the run, in every iteration of every loop. An error ends the run.
   std::function<Result<void>(const Observation&)> observer;

@@ -56,14 +56,16 @@ Result<std::vector<HostTensor>> Runner::run(std::span<const HostTensor> inputs, 
     shapes.push_back(inputs[i].shape());
   }
   if (model_ == nullptr) model_ = std::make_unique<Frame>(*executable_, 0);
-  model_->bind(TRY(bind_symbols(graph, shapes)));
   options_ = &options;
+  frames_done_ = false;
+  model_->bind(TRY(bind_symbols(graph, shapes, TRY(bind_groups()))));
   stats_ = {.peak_bytes = held_bytes_};
   std::vector<HostTensor> outputs;
   outputs.reserve(graph.outputs().size());
   auto done = with_host_memory([&] { return run_model(*model_, inputs, outputs); });
   options_ = nullptr;
   if (done) return outputs;
+  end_exchanges(done.error());
   {
     const WaitsForStream queued(stream_);
   }  // copies that read `inputs` or write `outputs`
@@ -86,6 +88,7 @@ Result<void> Runner::run_model(Frame& frame, std::span<const HostTensor> inputs,
       TRY(stream_.copy_to_device(frame.place(graph.inputs()[i].value), inputs[i].bytes()));
   }
   TRY(run_frame(frame));
+  frames_done_ = true;
   for (const Port& port : graph.outputs()) outputs.push_back(TRY(read(frame, port.value)));
   std::uint64_t word = 0;
   TRY(stream_.copy_to_host(std::as_writable_bytes(std::span(&word, 1)), error_word_.place()));

@@ -65,9 +65,10 @@ Result<void> Runner::plan(Frame& frame, std::size_t index) {
   state.launches.assign(segment.steps.size(), {});
   for (std::size_t i = 0; i < segment.steps.size(); ++i) {
     const Step& step = segment.steps[i];
-    if (step.entry.empty()) continue;
+    if (step.kind == Step::Kind::sizes) continue;
     ReadyLaunch& launch = state.launches[i];
     launch.sizes = TRY(evaluate(step.sizes, frame.bindings));
+    if (step.kind != Step::Kind::launch) continue;
     launch.sizes.push_back(step.number);
     launch.grid = TRY(step.grid.evaluate(frame.bindings));
     launch.local_bytes = static_cast<std::uint64_t>(TRY(step.local_bytes.evaluate(frame.bindings)));
@@ -91,7 +92,7 @@ Result<void> Runner::write_sizes(Frame& frame, std::size_t index) {
   state.sizes_offsets = plan.offsets;
   state.sizes_bytes.assign(plan.bytes, std::byte{0});
   for (const Step& step : segment.steps) {
-    if (!step.entry.empty()) continue;
+    if (step.kind != Step::Kind::sizes) continue;
     const auto at = std::ranges::find(segment.sizes, step.storages[0]) - segment.sizes.begin();
     std::byte* to = state.sizes_bytes.data() + plan.offsets[static_cast<std::size_t>(at)];
     const auto element_bytes = static_cast<std::size_t>(bytes_of(step.elements_dtype));
@@ -129,7 +130,17 @@ Result<void> Runner::prepare(Frame& frame, std::size_t index) {
 }
 
 Result<void> Runner::run_step(Frame& frame, const Step& step, const ReadyLaunch& ready) {
-  if (step.entry.empty() || ready.grid == 0) return {};
+  switch (step.kind) {
+    case Step::Kind::launch: return launch(frame, step, ready);
+    case Step::Kind::sizes: return {};
+    case Step::Kind::exchange: return start_exchange(frame, step, ready);
+    case Step::Kind::join: return join_exchange(step);
+  }
+  return {};
+}
+
+Result<void> Runner::launch(Frame& frame, const Step& step, const ReadyLaunch& ready) {
+  if (ready.grid == 0) return {};
   places_.clear();
   for (const std::size_t storage : step.storages) places_.push_back(frame.places[storage]);
   diji_launch launch{};
@@ -185,8 +196,10 @@ Result<void> Runner::run_frame(Frame& frame) {
     for (std::size_t i = 0; i < segment.steps.size(); ++i) {
       const Step& step = segment.steps[i];
       TRY(run_step(frame, step, frame.segments[index].launches[i]));
-      const bool complete = i + 1 == segment.steps.size() || segment.steps[i + 1].value != step.value;
-      if (options_->observer && step.value != counted) TRY(observe_step(frame, step, complete));
+      const Step* next = i + 1 == segment.steps.size() ? nullptr : &segment.steps[i + 1];
+      const bool complete = next == nullptr || next->value != step.value || next->kind == Step::Kind::join;
+      if (options_->observer && step.value != counted && step.kind != Step::Kind::join)
+        TRY(observe_step(frame, step, complete));
     }
     if (segment.end) TRY(run_control(frame, index));
     if (options_->observer && counts) TRY(observe_step(frame, segment.steps.back(), true));

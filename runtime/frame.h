@@ -1,9 +1,11 @@
 // One running instance of a program: its sizes, its memory, and the frames of the bodies it runs.
 #pragma once
 
+#include "runtime/device_collective.h"
 #include "runtime/executable.h"
 
 #include <array>
+#include <deque>
 
 namespace diji {
 
@@ -99,6 +101,7 @@ class Runner {
   Result<void> write_sizes(Frame& frame, std::size_t segment);
   Result<void> place(Frame& frame, std::size_t segment);
   Result<void> run_step(Frame& frame, const Step& step, const ReadyLaunch& launch);
+  Result<void> launch(Frame& frame, const Step& step, const ReadyLaunch& launch);
   Result<void> observe_step(Frame& frame, const Step& step, bool complete);
   Result<HostTensor> read(Frame& frame, ValueId value);
   /// At least `bytes`; what the buffer held is lost when it grows.
@@ -126,6 +129,11 @@ class Runner {
   Result<std::vector<std::int64_t>> read_integers(Frame& frame, ValueId value);
   /// The same for a value with one element; from the graph where that tells it.
   Result<std::int64_t> read_one(Frame& frame, ValueId value);
+  // exchange.cpp
+  Result<Bindings> bind_groups();
+  Result<void> start_exchange(Frame& frame, const Step& step, const ReadyLaunch& ready);
+  Result<void> join_exchange(const Step& step);
+  void end_exchanges(const Error& why);
   // custom_call.cpp
   Result<std::byte*> mapped(diji_place place);
   Result<std::vector<OperandView>> custom_operands(Frame& frame, const Node& node,
@@ -143,6 +151,19 @@ class Runner {
   std::uint64_t held_bytes_ = 0;
   const RunOptions* options_ = nullptr;
   std::vector<diji_place> places_;  // of the launch at hand
+  bool frames_done_ = false;        // this run has nothing left to exchange
+
+  /// A group of ranks in this run, and its collectives that were not joined.
+  struct Exchanges {
+    DeviceGroup* group = nullptr;  ///< null: this rank alone
+    struct Open {
+      const Step* step;
+      std::shared_ptr<DeviceWork> work;
+    };
+    std::deque<Open> open;
+    int ranks() const { return group == nullptr ? 1 : group->communicator().world(); }
+  };
+  std::vector<Exchanges> exchanges_;  // by Executable::groups
   RunStats stats_;
 };
 

@@ -102,7 +102,7 @@ Result<double> measure_copy_gbps(Device& device, CompileCache& cache, std::int64
 Result<RunWork> work_of(Session& session, const std::map<std::string, HostTensor>& inputs) {
   RunWork work;
   const auto observer = [&](const Observation& seen) -> Result<void> {
-    if (seen.step.entry.empty()) return {};  // sizes
+    if (seen.step.kind == Step::Kind::sizes) return {};
     work.flops += static_cast<double>(TRY(seen.step.flops.evaluate(seen.bindings)));
     work.bytes += static_cast<double>(TRY(seen.step.bytes.evaluate(seen.bindings)));
     return {};

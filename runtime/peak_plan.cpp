@@ -42,7 +42,14 @@ class PeakPlanner {
       plan_.weights_bytes += constant.copied_bytes() == 0 ? 0 : rounded(constant.copied_bytes());
     hold(sizeof(std::uint64_t));  // the error word
     PlannedFrame frame(executable_.programs[0]);
-    frame.bindings = TRY(bind_symbols(executable_.graph(), shapes));
+    Bindings known;
+    for (const RankGroup& group : executable_.groups) {
+      if (const auto symbol = group.ranks.symbol_name()) {
+        known[std::string(*symbol)] = 1;
+        take_for_granted(fmt::format("group '{}' has one rank", group.name));
+      }
+    }
+    frame.bindings = TRY(bind_symbols(executable_.graph(), shapes, std::move(known)));
     TRY(walk(frame));
     return std::move(plan_);
   }

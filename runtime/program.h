@@ -46,15 +46,23 @@ struct KernelUse {
   Dim grid, local_bytes, flops, bytes;
 };
 
-/// One kernel launch or one list of sizes.
+/// One kernel launch, one list of sizes, or one of a collective's two ends.
 struct Step {
+  enum class Kind : std::uint8_t {
+    launch,
+    sizes,
+    exchange,  ///< a collective begins, beside what follows; its places: operand and result
+    join,      ///< what follows comes after the collective of `value`, and those before it in its group
+  };
+  Kind kind = Kind::launch;
+  std::size_t group = 0;  ///< of a collective: index into Executable::groups
   std::string entry;
   std::size_t module = 0;             ///< index into Executable::modules
   std::vector<std::size_t> storages;  ///< places: inputs, the output, and the count of a compact
-  std::vector<Dim> sizes;
+  std::vector<Dim> sizes;             ///< of a collective: its count, as of collective::Call, and bytes
   Dim grid, local_bytes, flops, bytes;
   ValueId value = ValueId::none;  ///< what it writes
-  Shape elements;                 ///< for sizes: the numbers; entry is empty then
+  Shape elements;                 ///< for sizes: the numbers
   DType elements_dtype = DType::i64;
   RunsAs runs_as = RunsAs::generated;
   std::string operators;    ///< for messages: which operators of the model this computes
