@@ -57,6 +57,7 @@ struct Group {
   std::shared_ptr<const Wires> wires;        ///< null: all ranks are on one host
   std::shared_ptr<void> keep;                ///< ends the offer of the segment before it goes
   int world() const { return static_cast<int>(members.size()); }
+  int hosts() const;
 };
 
 /// Makes the segment of `group` and offers it at the group's server (`leads`), or fetches it from `leader`'s.

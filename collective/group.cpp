@@ -10,6 +10,8 @@
 #include <chrono>
 #include <csignal>
 #include <map>
+#include <set>
+#include <string_view>
 #include <thread>
 
 namespace diji::collective {
@@ -55,6 +57,12 @@ std::int64_t least_fragment(const Group& group, std::int64_t of_sockets) {
 }
 
 }  // namespace
+
+int Group::hosts() const {
+  std::set<std::string_view> machines;
+  for (const Member& member : members) machines.insert(member.machine);
+  return static_cast<int>(machines.size());
+}
 
 Result<void> share_segment(Group& group, bool leads, const std::string& leader, std::int64_t deadline_us) {
   struct Offer {

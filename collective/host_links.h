@@ -26,6 +26,7 @@ Result<std::vector<LinkListener>> listen_for_links(const std::string& rendezvous
 
 /// What sockets between ranks are made with: of the job, and of all groups that come of it.
 struct Wires {
+  std::string launcher = "alone";  ///< who started the ranks
   std::vector<LinkListener> listeners;
   std::string token;
   bool payload_crc = true;

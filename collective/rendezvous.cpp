@@ -49,6 +49,10 @@ ErrorCode code_of(Status status) {
                                : ErrorCode::usage;
 }
 
+std::int64_t deadline_of(const RendezvousOptions& options) {
+  return options.deadline_us > 0 ? options.deadline_us : now_us() + options.timeout_us;
+}
+
 class Host {
  public:
   Host(const RendezvousOptions& options, const std::string& words)
@@ -58,7 +62,7 @@ class Host {
   }
 
   Result<Introduction> meet() {
-    deadline_us_ = now_us() + options_.timeout_us;
+    deadline_us_ = deadline_of(options_);
     const Socket listener(TRY(listen_at(options_.address)));
     while (arrived_ < options_.world && failure_.empty()) {
       if (now_us() >= deadline_us_) {
@@ -223,7 +227,7 @@ class Guest {
   Guest(const RendezvousOptions& options, const std::string& words) : options_(options), words_(words) {}
 
   Result<Introduction> meet() {
-    deadline_us_ = now_us() + options_.timeout_us;
+    deadline_us_ = deadline_of(options_);
     while (true) {
       const std::optional<Socket> socket = TRY(call());
       if (!socket) return never("did not answer");

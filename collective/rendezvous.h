@@ -17,6 +17,7 @@ struct RendezvousOptions {
       "127.0.0.1:0";  ///< HOST:PORT at which rank 0 listens and all others call; [IPv6]:PORT
   std::string token;  ///< the job's secret; without one only loopback addresses are allowed
   std::int64_t timeout_us = 120'000'000;
+  std::int64_t deadline_us = 0;  ///< where the time began before; 0: timeout_us from now
 };
 
 /// What all ranks know afterwards: the same on each.

@@ -16,6 +16,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <functional>
 #include <memory>
 
 namespace diji::collective {
@@ -131,7 +132,9 @@ Result<bool> is_loopback(const std::string& address) {
   return true;
 }
 
-Result<int> reserve_loopback_port() { return bind_to("127.0.0.1:0"); }
+Result<int> reserve_loopback_port() { return reserve_port_at("127.0.0.1:0"); }
+
+Result<int> reserve_port_at(const std::string& address) { return bind_to(address); }
 
 Result<std::string> own_address_towards(const std::string& address) {
   const Found addresses = TRY(resolve(address));
@@ -149,13 +152,16 @@ Result<std::string> own_address_towards(const std::string& address) {
   return fail(ErrorCode::io, "no way to {}: {}", address, std::strerror(reason));
 }
 
-Result<std::string> address_of_interface(const std::string& name) {
+namespace {
+
+// The first address that `wanted` takes: IPv4 before IPv6, no link-local ones. Empty where there is none.
+Result<std::string> first_address(const std::function<bool(const ifaddrs&)>& wanted) {
   ifaddrs* all = nullptr;
   if (getifaddrs(&all) != 0) return fail(ErrorCode::io, "interfaces: {}", std::strerror(errno));
   const std::unique_ptr<ifaddrs, decltype(&freeifaddrs)> owner(all, &freeifaddrs);
   for (const int family : {AF_INET, AF_INET6}) {
     for (const ifaddrs* one = all; one != nullptr; one = one->ifa_next) {
-      if (one->ifa_addr == nullptr || one->ifa_addr->sa_family != family || name != one->ifa_name) continue;
+      if (one->ifa_addr == nullptr || one->ifa_addr->sa_family != family || !wanted(*one)) continue;
       if ((one->ifa_flags & IFF_UP) == 0) continue;
       sockaddr_storage address{};
       std::memcpy(&address, one->ifa_addr, family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6));
@@ -165,8 +171,27 @@ Result<std::string> address_of_interface(const std::string& name) {
       return own.substr(0, own.rfind(':')) + ":0";
     }
   }
+  return "";
+}
+
+}  // namespace
+
+Result<std::string> address_of_interface(const std::string& name) {
+  std::string own = TRY(first_address([&](const ifaddrs& one) { return name == one.ifa_name; }));
+  if (!own.empty()) return own;
   return fail(ErrorCode::usage, "DIJI_SOCKET_IFNAME={}: no interface of that name is up and has an address",
               name);
+}
+
+Result<std::string> address_for_others(const std::string& name) {
+  if (!name.empty()) return address_of_interface(name);
+  // Addresses of documentation (RFC 5737, RFC 3849): only a default route leads there, and nothing is sent.
+  for (const char* outside : {"192.0.2.1:9", "[2001:db8::1]:9"}) {
+    if (auto own = own_address_towards(outside)) return own;
+  }
+  std::string own =
+      TRY(first_address([](const ifaddrs& one) { return (one.ifa_flags & IFF_LOOPBACK) == 0; }));
+  return own.empty() ? "127.0.0.1:0" : own;
 }
 
 std::string own_address_of(int socket) {

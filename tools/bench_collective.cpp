@@ -205,6 +205,14 @@ Json json_of(const Row& row, const Request& request) {
           {"wrong", row.wrong < 0 ? Json() : Json(row.wrong)}};
 }
 
+Json json_of_machine(const Communicator& communicator) {
+  return {{"ranks", communicator.world()},
+          {"hosts", communicator.group().hosts()},
+          {"transport", communicator.transports()},
+          {"launcher", communicator.group().wires->launcher},
+          {"diji", DIJI_VERSION}};
+}
+
 }  // namespace
 
 Result<std::vector<std::int64_t>> sizes_between(const std::string& text, int factor) {
@@ -275,8 +283,7 @@ Result<int> bench_collective(const Arguments& arguments, std::span<const std::st
   }
   std::int64_t wrong = 0;
   for (const Json& row : rows) wrong += row["wrong"].is_null() ? 0 : row["wrong"].get<std::int64_t>();
-  if (speaks && json)
-    print_json({{"machine", {{"ranks", communicator->world()}, {"diji", DIJI_VERSION}}}, {"rows", rows}});
+  if (speaks && json) print_json({{"machine", json_of_machine(*communicator)}, {"rows", rows}});
   if (wrong > 0 && speaks) print_aside("diji: bench collective: {} elements are wrong\n", wrong);
   return wrong > 0 ? kAnswerIsNo : 0;
 }
