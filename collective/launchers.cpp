@@ -113,6 +113,11 @@ Result<void> read_line(const std::string& line, Identity& identity) {
   return {};
 }
 
+Result<void> meet_through(const KeyValues& values, const Environment& environment, Identity& identity) {
+  if (values.rank == 0) return values.leave(TRY(line_of_rank_0(environment, identity)));
+  return read_line(TRY(values.find()), identity);
+}
+
 // A launcher answers once in a process's life (PMI), and rank 0's address holds for all communicators that
 // the process makes. By what the launcher calls this process.
 struct Asked {
@@ -140,12 +145,10 @@ Result<void> ask_launcher(const Environment& environment, Identity& identity, co
   const KeyValues values = TRY(open());
   identity.rank = values.rank;
   identity.world = values.world;
-  if (values.world > 1 && values.rank == 0) TRY(values.leave(TRY(line_of_rank_0(environment, identity))));
-  if (values.world > 1 && values.rank != 0) {
-    const auto line = values.find();
-    if (!line)
-      return in_context(fmt::format("start-up of rank {} of {}", values.rank, values.world), line.error());
-    TRY(read_line(*line, identity));
+  if (values.world > 1) {
+    const auto met = meet_through(values, environment, identity);
+    if (!met)
+      return in_context(fmt::format("start-up of rank {} of {}", values.rank, values.world), met.error());
   }
   asked().known[process] = identity;
   identity.session = values.session;

@@ -34,7 +34,7 @@ using Words = std::map<std::string, std::string>;
 
 class Conversation {
  public:
-  Conversation(int descriptor, int rank, int world) : descriptor_(descriptor), rank_(rank), world_(world) {}
+  explicit Conversation(int descriptor) : descriptor_(descriptor) {}
 
   // The words of the answer, which is a `wanted`. Errors: deadline, peer_lost, corrupted, io (a refusal).
   Result<Words> ask(const std::string& request, std::string_view wanted, std::int64_t deadline_us) {
@@ -96,11 +96,8 @@ class Conversation {
     const auto passed = ask("cmd=barrier_in", "barrier_out", deadline_us);
     if (passed) return {};
     if (passed.error().code != ErrorCode::deadline) return std::unexpected(passed.error());
-    return fail(
-        ErrorCode::deadline,
-        "start-up of rank {} of {}: not all of them came to the launcher's barrier in time, and PMI does "
-        "not say which",
-        rank_, world_);
+    return fail(ErrorCode::deadline,
+                "not all ranks came to the launcher's barrier in time, and PMI does not say which");
   }
 
   Result<void> send_line(std::string_view line, std::int64_t deadline_us) const {
@@ -167,8 +164,6 @@ class Conversation {
   }
 
   int descriptor_;
-  int rank_;
-  int world_;
   std::string space_;
   bool begun_ = false;
   bool broken_ = false;  ///< the next line may be the answer to something else
@@ -185,7 +180,7 @@ Result<KeyValues> key_values_of_pmi(int descriptor, int rank, int world, std::in
         "over (then DIJI_LAUNCHER=alone)",
         descriptor);
   }
-  const auto conversation = std::make_shared<Conversation>(descriptor, rank, world);
+  const auto conversation = std::make_shared<Conversation>(descriptor);
   TRY(conversation->begin(deadline_us));
   return KeyValues{.rank = rank,
                    .world = world,
