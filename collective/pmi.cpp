@@ -2,6 +2,7 @@
 #include "collective/clock.h"
 #include "collective/key_values.h"
 
+#include <dlfcn.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -100,13 +101,19 @@ class Conversation {
                 "not all ranks came to the launcher's barrier in time, and PMI does not say which");
   }
 
+  static std::unexpected<Error> hung_up(std::string_view request) {
+    return fail(ErrorCode::peer_lost,
+                "PMI: the launcher hung up at '{}' (a rank may start once in a process's life)",
+                shown(request.substr(0, request.find('\n'))));
+  }
+
   Result<void> send_line(std::string_view line, std::int64_t deadline_us) const {
     while (!line.empty()) {
       const ssize_t sent = send(descriptor_, line.data(), line.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
       if (sent > 0) {
         line.remove_prefix(static_cast<std::size_t>(sent));
       } else if (errno != EAGAIN && errno != EINTR) {
-        return fail(ErrorCode::peer_lost, "PMI: the launcher takes no more words: {}", std::strerror(errno));
+        return hung_up(line);
       } else {
         TRY(wait_for(POLLOUT, line, deadline_us));
       }
@@ -126,9 +133,7 @@ class Conversation {
                       shown(request), kAnswerMax, shown(line));
         }
       } else if (count == 0 || (errno != EAGAIN && errno != EINTR)) {
-        return fail(ErrorCode::peer_lost,
-                    "PMI: the launcher hung up at '{}' (a rank may start once in a process's life)",
-                    shown(request));
+        return hung_up(request);
       } else {
         TRY(wait_for(POLLIN, request, deadline_us));
       }
@@ -169,6 +174,13 @@ class Conversation {
   bool broken_ = false;  ///< the next line may be the answer to something else
 };
 
+// An MPI that this process has begun talks over the same socket, and two cannot.
+bool has_mpi() {
+  void* symbol = dlsym(RTLD_DEFAULT, "MPI_Initialized");
+  int begun = 0;
+  return symbol != nullptr && reinterpret_cast<int (*)(int*)>(symbol)(&begun) == 0 && begun != 0;
+}
+
 }  // namespace
 
 Result<KeyValues> key_values_of_pmi(int descriptor, int rank, int world, std::int64_t deadline_us) {
@@ -179,6 +191,12 @@ Result<KeyValues> key_values_of_pmi(int descriptor, int rank, int world, std::in
         "PMI_FD={} is no open socket: whatever started this program closed it, or the variable is left "
         "over (then DIJI_LAUNCHER=alone)",
         descriptor);
+  }
+  if (has_mpi()) {
+    return fail(
+        ErrorCode::usage,
+        "this process has begun MPI, which talks to the launcher over PMI_FD for good: give each rank "
+        "DIJI_RANK, DIJI_WORLD_SIZE, DIJI_RENDEZVOUS and DIJI_TOKEN_FILE");
   }
   const auto conversation = std::make_shared<Conversation>(descriptor);
   TRY(conversation->begin(deadline_us));

@@ -67,7 +67,7 @@ class Job:
 
     def ranks(self, world):
         """{rank: pid} once all of them are in their calls."""
-        deadline = time.monotonic() + START_S
+        deadline = time.monotonic() + START_S + self.test.patience_s
         calling = set()
         while time.monotonic() < deadline and any(one.poll() is None for one in self.processes):
             found = {}
@@ -97,7 +97,7 @@ class Job:
 
     def end(self, seconds=END_S):
         """The exit codes; nothing of the job is left."""
-        deadline = time.monotonic() + seconds
+        deadline = time.monotonic() + seconds + self.test.patience_s
         codes = []
         for process in self.processes:
             try:
@@ -123,6 +123,7 @@ class Launched(unittest.TestCase):
     hosts = 1
     transport = "shm"
     deaths = (1, 0)
+    patience_s = 0  # more than others need
     survivors_speak = True  # False: the launcher kills them first
     names_who_is_missing = True
 

@@ -21,7 +21,7 @@ import test_launchers
 import test_two_hosts
 
 SIDE_BY_SIDE = 3
-SECONDS_MAX = 300
+SECONDS_MAX = 600
 
 
 def classes():
