@@ -3,6 +3,7 @@
 
 #include "base/host_tensor.h"
 #include "collective/bootstrap.h"
+#include "collective/host_links.h"
 #include "tools/bench_rows.h"
 #include "tools/collective_check.h"
 #include "tools/output.h"

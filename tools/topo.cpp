@@ -147,7 +147,7 @@ Result<int> run(Context& context, const Arguments& arguments) {
       return fail(ErrorCode::usage, "--load measures nothing: --no-measure has no meaning with it");
     return show(TRY(read_topology(arguments.text("--load", ""))), context, arguments);
   }
-  const collective::Identity identity = TRY(collective::identity_from_environment());
+  const collective::Identity identity = TRY(collective::identity_from(collective::variable));
   if (identity.world > 1 && measures) {
     const auto communicator = TRY(collective::communicator_of_job());
     Topology topology = TRY(measure_links(*communicator));

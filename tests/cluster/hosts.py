@@ -45,7 +45,7 @@ class Hosts:
         return ["nsenter", f"--target={self.keepers[host].pid}", "--net", "--uts", "--", *map(str, words)]
 
     def cut(self):
-        """Packets vanish on the way, as with a dead switch: only silence tells. They go to a machine that is not there."""
+        """Packets vanish on the way, as with a dead switch: they are sent to a machine that is not there."""
         for host, peer in (("a", "b"), ("b", "a")):
             run(*self.on(host, "ip", "neighbour", "replace", self.addresses[peer], "lladdr", "02:00:00:00:00:99",
                          "nud", "permanent", "dev", "eth0"))  # fmt: skip

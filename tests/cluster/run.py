@@ -29,7 +29,8 @@ def classes():
     found = {}
     for module in (test_launchers, test_two_hosts):
         for name, one in vars(module).items():
-            if isinstance(one, type) and one.__module__ == module.__name__ and any(map(lambda n: n.startswith("test_"), dir(one))):
+            here = isinstance(one, type) and one.__module__ == module.__name__
+            if here and any(attribute.startswith("test_") for attribute in dir(one)):
                 found[name] = one
     return found
 
@@ -44,8 +45,9 @@ def run_beside(name):
     command = [sys.executable, __file__, "--diji", launched.OPTIONS.diji, "--here", name]
     run = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                          text=True, timeout=SECONDS_MAX)  # fmt: skip
-    print(f"== {name}: {'ok' if run.returncode == 0 else 'FAILED'}, {time.monotonic() - begin:.0f} s\n{run.stdout}", flush=True)
-    return run.returncode == 0
+    good = run.returncode == 0
+    print(f"== {name}: {'ok' if good else 'FAILED'}, {time.monotonic() - begin:.0f} s\n{run.stdout}", flush=True)
+    return good
 
 
 def main():

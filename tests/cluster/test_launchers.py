@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import pathlib
 import shlex
 import socket
 import subprocess
@@ -71,6 +72,18 @@ class SlurmPmi2(OfSlurm, AnyLauncher):
     launcher = "pmi"
     pmi = "pmi2"
     names_who_is_missing = False
+
+
+class Documents(OfSlurm):
+    """What docs/guide shows of these launchers, in this very cluster."""
+
+    def test_blocks(self):
+        words = [sys.executable, "tests/docs_blocks.py", "--kind", "clusters"]
+        settings = self.environment | {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+        root = pathlib.Path(__file__).resolve().parents[2]
+        run = subprocess.run(words, cwd=root, env=settings, capture_output=True, text=True, timeout=120)
+        self.assertEqual(run.returncode, 0, run.stdout + run.stderr)
+        self.assertGreaterEqual(run.stdout.count("\nok"), 5, run.stdout)
 
 
 class OpenMpi(Launched, AnyLauncher):

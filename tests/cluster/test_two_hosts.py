@@ -95,7 +95,8 @@ class OfMpi(TwoHosts):
         super().setUpClass()
         cls.agent = cls.here / "agent"
         other = shlex.join(cls.pair.on("b"))
-        cls.agent.write_text(f'#!/bin/sh\nwhile [ "${{1#-}}" != "$1" ]; do shift; done\nshift\nexec {other} sh -c "$*"\n')
+        options = 'while [ "${1#-}" != "$1" ]; do shift; done'  # of ssh; then the host
+        cls.agent.write_text(f'#!/bin/sh\n{options}\nshift\nexec {other} sh -c "$*"\n')
         cls.agent.chmod(0o755)
 
 
