@@ -303,7 +303,7 @@ Result<int> run(Context& context, const Arguments& arguments) {
   const Request request = TRY(request_of(arguments));
   const std::int64_t ranks =
       TRY(arguments.integer("--world-size", std::clamp(usable_cores(), 2, 16), 2, kWorldMax));
-  const collective::Identity identity = TRY(collective::identity_from_environment());
+  const collective::Identity identity = TRY(collective::identity_from(collective::variable));
   if (identity.world > 1) {
     if (arguments.has("--world-size"))
       return fail(ErrorCode::usage, "--world-size: the launcher has started {} ranks", identity.world);
