@@ -165,7 +165,7 @@ Result<void> identify_diji(const Environment& environment, Identity& identity) {
   identity.rank = TRY(number_of(environment, "DIJI_RANK"));
   identity.world = TRY(number_of(environment, "DIJI_WORLD_SIZE"));
   identity.address = environment("DIJI_RENDEZVOUS").value_or("");
-  if (identity.address.empty() && identity.world > 1) {
+  if (identity.address.empty() && identity.world > 1 && identity.rank < identity.world) {
     return fail(ErrorCode::usage,
                 "DIJI_RENDEZVOUS is not set: the address (HOST:PORT) at which rank 0 listens");
   }

@@ -90,8 +90,8 @@ typedef struct diji_comm_options {
 } diji_comm_options;
 
 /* Meets the other ranks of this process's job, of which a launcher has left word in the environment (`diji
- * launch`, torchrun); without one a world of one. `options` may be null. Free with diji_comm_free. Errors: a
- * rank that never arrives, by name; another version of diji. */
+ * launch`, torchrun, PMIx or PMI); without one a world of one. `options` may be null. Free with
+ * diji_comm_free. Errors: a rank that never arrives, by name; another version of diji. */
 DIJI_API diji_status_code diji_comm_create(const diji_comm_options* options, diji_comm** comm);
 /* The same on a thread of its own; returns at once. Give it back with diji_creation_wait or
  * diji_creation_free. */

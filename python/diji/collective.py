@@ -1,6 +1,6 @@
 """Ranks that work together on arrays in the host's memory.
 
->>> with diji.Communicator() as comm:  # of `diji launch`, or of torchrun
+>>> with diji.Communicator() as comm:  # of `diji launch`, srun, mpirun or torchrun
 ...     comm.all_reduce(gradients, "avg", out=gradients)
 """
 
