@@ -5,6 +5,7 @@
 #include "base/thread_pool.h"
 
 #include <sched.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <charconv>
@@ -13,6 +14,7 @@
 #include <string>
 #include <string_view>
 #include <thread>
+#include <vector>
 
 namespace diji {
 namespace {
@@ -59,7 +61,8 @@ std::optional<double> smallest_up(const std::filesystem::path& mount, std::strin
   }
 }
 
-int cores_of_affinity() {
+// Of the calling thread where `process` is 0 or its own.
+std::vector<bool> affinity_of(int process) {
   // The kernel refuses a mask smaller than its own: doubled until it fits.
   constexpr std::size_t kCpusMax = std::size_t{1} << 20;
   for (std::size_t cpus = 1024; cpus <= kCpusMax; cpus *= 2) {
@@ -67,9 +70,12 @@ int cores_of_affinity() {
                                                                 [](cpu_set_t* set) { CPU_FREE(set); });
     const std::size_t bytes = CPU_ALLOC_SIZE(cpus);
     if (mask == nullptr) break;
-    if (sched_getaffinity(0, bytes, mask.get()) == 0) return CPU_COUNT_S(bytes, mask.get());
+    if (sched_getaffinity(process == getpid() ? 0 : process, bytes, mask.get()) != 0) continue;
+    std::vector<bool> allowed(cpus);
+    for (std::size_t cpu = 0; cpu < cpus; ++cpu) allowed[cpu] = CPU_ISSET_S(cpu, bytes, mask.get()) != 0;
+    return allowed;
   }
-  return static_cast<int>(std::thread::hardware_concurrency());
+  return {};
 }
 
 }  // namespace
@@ -102,7 +108,19 @@ std::optional<double> cgroup_cores(const std::filesystem::path& root) {
 }
 
 int usable_cores() {
-  const int affinity = cores_of_affinity();
+  const int self = 0;
+  return usable_cores(std::span(&self, 1));
+}
+
+int usable_cores(std::span<const int> processes) {
+  std::vector<bool> together;
+  for (const int process : processes) {
+    const std::vector<bool> allowed = affinity_of(process);
+    together.resize(std::max(together.size(), allowed.size()));
+    for (std::size_t cpu = 0; cpu < allowed.size(); ++cpu) together[cpu] = together[cpu] || allowed[cpu];
+  }
+  auto affinity = static_cast<int>(std::ranges::count(together, true));
+  if (affinity == 0) affinity = static_cast<int>(std::thread::hardware_concurrency());
   // A part of a core is a core: the quota is a share of time, and two threads on 1.5 cores finish before one
   // does.
   const double quota = std::ceil(cgroup_cores("/").value_or(affinity));

@@ -1,8 +1,9 @@
-// How many cores the cgroups allow, with the root of the file system as an argument for tests.
+// What limits the cores that usable_cores() counts; and cores that several processes may use together.
 #pragma once
 
 #include <filesystem>
 #include <optional>
+#include <span>
 
 namespace diji {
 
@@ -10,5 +11,10 @@ namespace diji {
 /// Reads <root>/proc/self/cgroup and the controller files under <root>/sys/fs/cgroup (version 2 and version
 /// 1).
 std::optional<double> cgroup_cores(const std::filesystem::path& root);
+
+/// The cores that at least one of the processes may use, within the quota of this one's cgroups; at least 1.
+/// A launcher may have given each a core of its own. Of this process: the calling thread's. A process that is
+/// gone adds none.
+int usable_cores(std::span<const int> processes);
 
 }  // namespace diji

@@ -2,8 +2,8 @@
 #include "collective/communicator.h"
 
 #include "base/check.h"
+#include "base/cores.h"
 #include "base/log.h"
-#include "base/thread_pool.h"
 #include "collective/busy.h"
 #include "collective/forks.h"
 
@@ -54,7 +54,11 @@ Result<std::unique_ptr<Communicator>> Communicator::create(Group group, Communic
 Result<void> Communicator::start() {
   if (!options_.warn) options_.warn = [](const std::string& text) { diji::warn("{}", text); };
   forks_ = forks_of_this_process();
-  patience_ = options_.patience.value_or(patience_for(group_.segment->shape().ranks, usable_cores()));
+  std::vector<int> here;
+  for (const Member& member : group_.members) {
+    if (member.local >= 0) here.push_back(member.pid);
+  }
+  patience_ = options_.patience.value_or(patience_for(group_.segment->shape().ranks, usable_cores(here)));
   fragment_bytes_ = group_.segment->shape().fragment_bytes;
   for (const auto& link : group_.links) {
     links_.push_back(link.get());

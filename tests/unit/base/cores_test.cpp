@@ -6,8 +6,16 @@
 #include "tests/unit/expect.h"
 
 #include <sched.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include <algorithm>
+#include <array>
+#include <csignal>
+#include <memory>
 #include <thread>
+#include <vector>
 
 namespace diji {
 namespace {
@@ -68,6 +76,50 @@ TEST_CASE("usable_cores respects the affinity mask") {
   })
       .join();
   EXPECT(cores == 1);
+}
+
+// Sleeps, bound to one core, until it is killed.
+class BoundProcess {
+ public:
+  explicit BoundProcess(int core) : pid_(fork()) {
+    if (pid_ == 0) {
+      prctl(PR_SET_PDEATHSIG, SIGKILL);
+      while (true) pause();
+    }
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET(core, &one);
+    bound_ = sched_setaffinity(pid_, sizeof one, &one) == 0;
+  }
+  ~BoundProcess() {
+    kill(pid_, SIGKILL);
+    waitpid(pid_, nullptr, 0);
+  }
+  BoundProcess(const BoundProcess&) = delete;
+  BoundProcess& operator=(const BoundProcess&) = delete;
+  int pid() const { return pid_; }
+  bool bound() const { return bound_; }
+
+ private:
+  int pid_;
+  bool bound_ = false;
+};
+
+TEST_CASE("processes that a launcher bound to a core each have all of these cores together") {
+  cpu_set_t mine;
+  REQUIRE(sched_getaffinity(0, sizeof mine, &mine) == 0);
+  std::vector<std::unique_ptr<BoundProcess>> processes;
+  std::vector<int> pids;
+  for (int cpu = 0; cpu < CPU_SETSIZE && pids.size() < 3; ++cpu) {
+    if (!CPU_ISSET(cpu, &mine)) continue;
+    processes.push_back(std::make_unique<BoundProcess>(cpu));
+    REQUIRE(processes.back()->bound());
+    pids.push_back(processes.back()->pid());
+  }
+  const int quota = usable_cores();  // of a container that may have fewer
+  EXPECT(usable_cores(pids) == std::min(static_cast<int>(pids.size()), quota));
+  EXPECT(usable_cores(std::array{pids[0], pids[0]}) == 1);  // a core that both have is one
+  EXPECT(usable_cores(std::array{pids[0], 0}) == quota);    // this process has them all
 }
 
 }  // namespace
