@@ -73,6 +73,7 @@ Result<Group> join(const Identity& identity) {
   if (transport != "auto" && transport != "tcp")
     return fail(ErrorCode::usage, "DIJI_TRANSPORT={}: there are auto and tcp", transport);
   const bool payload_crc = TRY(payload_crc_from_environment());
+  const PrivateReads private_reads = TRY(private_reads_from_environment());
   const auto wires = std::make_shared<Wires>();
   wires->token = identity.token;
   wires->payload_crc = payload_crc;
@@ -96,6 +97,7 @@ Result<Group> join(const Identity& identity) {
                                          mine.text()));
   Group group{.id = all.id, .rank = identity.rank, .server = server};
   group.memory = std::make_shared<RegisteredMemory>(server);
+  group.private_reads = private_reads;
   std::map<std::string, int> hosts;  ///< how many ranks each has
   for (int rank = 0; rank < identity.world; ++rank) {
     Words words = TRY(Words::parse(rank, all.words[static_cast<std::size_t>(rank)]));

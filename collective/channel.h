@@ -15,7 +15,7 @@ namespace diji::collective {
 /// A message's cache line. `sequence` is written last, with release order: it is the message's number in its
 /// channel plus 1, so a line from the round before is never taken for a new one.
 struct alignas(64) Line {
-  enum class Kind : std::uint16_t { in_line, slot, region };
+  enum class Kind : std::uint16_t { in_line, slot, region, lent };
 
   std::atomic<std::uint32_t> sequence = 0;
   std::uint32_t bytes = 0;
@@ -24,7 +24,7 @@ struct alignas(64) Line {
   Kind kind = Kind::in_line;
   static constexpr std::size_t kInlineBytes = 40;
   struct Place {
-    std::int64_t offset;   ///< of a slot: in the sender's slots; of a region: in the region
+    std::int64_t offset;   ///< of a slot: in the sender's slots; of a region: in the region; lent: an address
     std::uint64_t region;  ///< of registered memory
   };
   union {
@@ -40,6 +40,10 @@ struct Channel {
   /// After so many short messages a receiver rings: not each is worth it. At most kLines (Inbox::release).
   static constexpr std::uint32_t kShortOnes = kLines / 4;
   alignas(64) std::atomic<std::uint64_t> consumed = 0;
+  /// Whether the receiver may read the sender's private memory (private_memory.h): it says so before it looks
+  /// at the first message. It orders nothing.
+  enum Reads : std::uint32_t { kUnknown, kYes, kNo };
+  std::atomic<std::uint32_t> reads = kUnknown;
   Line lines[kLines];
 };
 

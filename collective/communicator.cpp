@@ -58,7 +58,8 @@ Result<void> Communicator::start() {
   for (const Member& member : group_.members) {
     if (member.local >= 0) here.push_back(member.pid);
   }
-  patience_ = options_.patience.value_or(patience_for(group_.segment->shape().ranks, usable_cores(here)));
+  cores_ = usable_cores(here);
+  patience_ = options_.patience.value_or(patience_for(group_.segment->shape().ranks, cores_));
   fragment_bytes_ = group_.segment->shape().fragment_bytes;
   for (const auto& link : group_.links) {
     links_.push_back(link.get());
@@ -133,6 +134,14 @@ std::string Communicator::transports() const {
   for (const Transport* transport : transports_) names.push_back(transport->name());
   std::ranges::sort(names);
   return fmt::format("{}", fmt::join(names, "+"));
+}
+
+bool Communicator::private_memory_is_read() const {
+  const int own = group_.members[static_cast<std::size_t>(rank())].local;
+  return std::ranges::any_of(group_.members, [&](const Member& member) {
+    return member.local >= 0 && member.local != own &&
+           group_.segment->channel(own, member.local).reads.load(std::memory_order_relaxed) == Channel::kYes;
+  });
 }
 
 std::string Communicator::who(int rank) const {
@@ -252,12 +261,23 @@ Result<void> Communicator::make_ready(ReadyCall& ready, const Call& call) {
                                : call.operation == Operation::exscan ? rank()
                                                                      : world(),
                       .store = bytes >= kStreamingBytes ? Store::streaming : Store::cached,
-                      .reducer = options_.reducer.get()};
+                      .reducer = options_.reducer.get(),
+                      .lends = lends(call.operation, bytes)};
   ready.call = call;
   ready.algorithm = call.algorithm;
   ready.call.algorithm = ready.algorithm;
   ready.plan = &plan;
   return {};
+}
+
+bool Communicator::lends(Operation operation, std::int64_t bytes) const {
+  switch (group_.private_reads) {
+    case PrivateReads::never: return false;
+    case PrivateReads::where_faster:
+      return reads_are_faster(operation, bytes, group_.segment->shape().ranks, cores_);
+    case PrivateReads::always: return !reduces(operation);
+  }
+  return false;
 }
 
 Result<void> Communicator::execute(const ReadyCall& ready, const Call& call) {

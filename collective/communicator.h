@@ -50,12 +50,13 @@ struct Group {
   /// Into which messages are cut, equal on all ranks; 0: the least of this rank's links, where all have the
   /// same.
   std::int64_t fragment_bytes = 0;
-  std::shared_ptr<const Tuning> tuning;      ///< of rank 0; null: as CommunicatorOptions say
-  std::shared_ptr<Watcher> watcher;          ///< null: somebody else says who died
-  std::shared_ptr<DescriptorServer> server;  ///< of this process; null with ranks as threads
-  std::shared_ptr<RegisteredMemory> memory;  ///< of this rank; null: nobody can allocate
-  std::shared_ptr<const Wires> wires;        ///< null: all ranks are on one host
-  std::shared_ptr<void> keep;                ///< ends the offer of the segment before it goes
+  std::shared_ptr<const Tuning> tuning;              ///< of rank 0; null: as CommunicatorOptions say
+  std::shared_ptr<Watcher> watcher;                  ///< null: somebody else says who died
+  std::shared_ptr<DescriptorServer> server;          ///< of this process; null with ranks as threads
+  std::shared_ptr<RegisteredMemory> memory;          ///< of this rank; null: nobody can allocate
+  PrivateReads private_reads = PrivateReads::never;  ///< of and by this rank
+  std::shared_ptr<const Wires> wires;                ///< null: all ranks are on one host
+  std::shared_ptr<void> keep;                        ///< ends the offer of the segment before it goes
   int world() const { return static_cast<int>(members.size()); }
   int hosts() const;
 };
@@ -63,7 +64,7 @@ struct Group {
 /// Makes the segment of `group` and offers it at the group's server (`leads`), or fetches it from `leader`'s.
 Result<void> share_segment(Group& group, bool leads, const std::string& leader, std::int64_t deadline_us);
 
-/// How the ranks of `group` read each other's registered memory.
+/// How the ranks of `group` read each other's memory.
 RegionAccess regions_of(const Group& group);
 
 /// Fills in the links of `group`, which has its segment: shared memory between ranks of a host, sockets to
@@ -112,7 +113,7 @@ class Communicator {
   const CommunicatorOptions& options() const { return options_; }
 
   /// Errors: usage (nothing was sent, the communicator stays good), deadline, peer_lost, call_mismatch,
-  /// corrupted, aborted, out_of_memory.
+  /// corrupted, aborted, out_of_memory; io, where a peer's private memory cannot be read any more.
   Result<void> run(const Call& call);
   /// Sends and receives that progress together: a rank may send to and receive from the same peer. Errors as
   /// of run.
@@ -137,6 +138,8 @@ class Communicator {
   std::uint32_t calls() const { return sequence_; }
   /// "shm", "tcp", "shm+tcp"
   std::string transports() const;
+  /// Whether a rank of this host has found that it may read this one's private memory in place.
+  bool private_memory_is_read() const;
   const WorldShape& shape() const { return shape_; }
   /// The plan that such a call takes here: all of it is decided by what is equal on all ranks. Errors: of
   /// choose.
@@ -149,6 +152,7 @@ class Communicator {
   Result<void> start();
   const PreparedPlan& plan_for(const Call& call, const PlanChoice& choice);
   Result<void> make_ready(ReadyCall& ready, const Call& call);
+  bool lends(Operation operation, std::int64_t bytes) const;
   Result<void> may_call(std::string_view name, bool alone) const;
   Result<void> check_group(std::span<const Call> calls) const;
   bool in_flight() const { return queue_ && !queue_->idle(); }
@@ -201,6 +205,7 @@ class Communicator {
   std::vector<Transport*> transports_;  ///< each of the links once
   bool polls_ = false;                  ///< a peer is behind a descriptor, not a doorbell
   bool has_neighbours_ = false;         ///< a peer is behind a doorbell
+  int cores_ = 1;                       ///< that the ranks of this host share
   std::vector<pollfd> descriptors_;
   std::map<PlanKey, std::unique_ptr<PreparedPlan>> plans_;
   Execution execution_;

@@ -206,7 +206,8 @@ Result<bool> Execution::push_fragment(std::size_t index, std::span<const int> po
     same_.push_back(send.peers[index_of(position)]);
   }
   const std::span<const std::byte> fragment(data + sent, static_cast<std::size_t>(bytes));
-  const std::optional<Ticket> ticket = TRY(transport->send(same_, tag_, fragment));
+  const std::optional<Ticket> ticket = TRY(arithmetic_.lends ? transport->lend(same_, tag_, fragment)
+                                                             : transport->send(same_, tag_, fragment));
   if (!ticket) return false;
   if (*ticket != kFree) outstanding_.push_back({transport, *ticket, fragment});
   for (const int position : positions) {
@@ -218,11 +219,11 @@ Result<bool> Execution::push_fragment(std::size_t index, std::span<const int> po
 // The oldest message from the peer, if it is what this call expects.
 Result<std::optional<Message>> Execution::next_from(int peer, std::int64_t bytes) {
   const std::optional<Message> message = TRY(links_[index_of(peer)]->peek(peer));
-  if (!message || (message->tag == tag_ && std::ssize(message->bytes) == bytes)) return message;
+  if (!message || (message->tag == tag_ && message->size() == bytes)) return message;
   offender_ = peer;
   offending_tag_ = message->tag;
   return fail(ErrorCode::mismatch, "rank {} sent {} bytes of call #{} where {} of call #{} were expected",
-              peer, message->bytes.size(), message->tag.sequence, bytes, tag_.sequence);
+              peer, message->size(), message->tag.sequence, bytes, tag_.sequence);
 }
 
 Result<bool> Execution::pull(std::size_t index) {
@@ -239,7 +240,10 @@ Result<bool> Execution::pull(std::size_t index) {
       blocked_[index_of(step.peer)] = 1;
       return moved;
     }
-    take(step, received, message->bytes);
+    if (!TRY(take(step, received, *message))) {
+      blocked_[index_of(step.peer)] = 1;
+      return moved;
+    }
     TRY(links_[index_of(step.peer)]->release(step.peer));
     received = received + bytes == whole ? kDone : received + bytes;
     moved = true;
@@ -274,6 +278,7 @@ Result<bool> Execution::pull_fold(std::size_t index) {
         for (int other = 0; other < step.peers; ++other) blocked_[index_of(step.fold_rank(other))] = 1;
         return moved;
       }
+      if (message->lent > 0) return fail(ErrorCode::corrupted, "rank {} lends what is combined here", peer);
       operands_.push_back({message->bytes.data(), type});
     }
     const std::int64_t first = received / bytes_of(type);
@@ -289,8 +294,15 @@ Result<bool> Execution::pull_fold(std::size_t index) {
   return moved;
 }
 
-void Execution::take(const Step& step, std::int64_t offset, std::span<const std::byte> bytes) {
-  if (bytes.empty()) return;
+// False: not now.
+Result<bool> Execution::take(const Step& step, std::int64_t offset, const Message& message) {
+  const std::span<const std::byte> bytes = message.bytes;
+  if (message.lent > 0) {
+    if (step.action != Action::receive || region(step.payload).type != region(step.target).type)
+      return fail(ErrorCode::corrupted, "rank {} lends what is combined here", step.peer);
+    return links_[index_of(step.peer)]->read(step.peer, at(step.target, step.target_chunk) + offset);
+  }
+  if (bytes.empty()) return true;
   const ElementType incoming_type = region(step.payload).type;
   const std::int64_t first = offset / bytes_of(incoming_type);
   const std::int64_t count = std::ssize(bytes) / bytes_of(incoming_type);
@@ -298,12 +310,14 @@ void Execution::take(const Step& step, std::int64_t offset, std::span<const std:
   std::byte* target = at(step.target, step.target_chunk) + first * bytes_of(type);
   const Operand incoming{bytes.data(), incoming_type};
   if (step.action == Action::receive) {
-    return convert(type, target, incoming, count, arithmetic_.store);
+    convert(type, target, incoming, count, arithmetic_.store);
+    return true;
   }
   const ElementType source_type = region(step.source).type;
   const Operand own{at(step.source, step.source_chunk) + first * bytes_of(source_type), source_type};
   combine(type, target, step.incoming_first ? incoming : own, step.incoming_first ? own : incoming, count,
           arithmetic_.store);
+  return true;
 }
 
 bool Execution::round_is_done() const {

@@ -62,6 +62,7 @@ struct Arithmetic {
   std::int64_t ranks = 1;
   Store store = Store::cached;
   Reducer* reducer = nullptr;  ///< null: this processor
+  bool lends = false;  ///< messages, which nobody combines, may stay in this rank's memory (Transport::lend)
 };
 
 /// What a waiting rank pushes on: one plan, or several sends and receives.
@@ -114,7 +115,7 @@ class Execution final : public Progress {
   Result<bool> pull(std::size_t receive);
   Result<bool> pull_fold(std::size_t receive);
   Result<std::optional<Message>> next_from(int peer, std::int64_t bytes);
-  void take(const Step& step, std::int64_t at, std::span<const std::byte> bytes);
+  Result<bool> take(const Step& step, std::int64_t at, const Message& message);
   bool round_is_done() const;
   bool collect();
   bool writes_outstanding(std::size_t round) const;

@@ -89,12 +89,17 @@ Result<void> share_segment(Group& group, bool leads, const std::string& leader, 
 }
 
 RegionAccess regions_of(const Group& group) {
-  if (!group.memory) return no_regions();
   std::vector<std::string> servers(static_cast<std::size_t>(group.segment->shape().ranks));
+  PrivateAccess private_memory{group.private_reads, std::vector<int>(servers.size())};
   for (const Member& member : group.members) {
-    if (member.local >= 0) servers[static_cast<std::size_t>(member.local)] = member.server;
+    if (member.local < 0) continue;
+    servers[static_cast<std::size_t>(member.local)] = member.server;
+    private_memory.pids[static_cast<std::size_t>(member.local)] = member.pid;
   }
-  return access_through_servers(group.memory, std::move(servers));
+  RegionAccess access =
+      group.memory ? access_through_servers(group.memory, std::move(servers)) : no_regions();
+  access.private_memory = std::move(private_memory);
+  return access;
 }
 
 Result<void> link_ranks(Group& group, std::int64_t deadline_us) {

@@ -11,7 +11,7 @@ namespace diji::collective {
 namespace {
 
 constexpr std::uint64_t kMagic = 0x6c6c6f63696a6964;  // "dijicoll" where the low byte comes first
-constexpr std::uint32_t kLayoutVersion = 3;
+constexpr std::uint32_t kLayoutVersion = 4;
 constexpr std::int64_t kPage = 4096;
 
 struct Header {

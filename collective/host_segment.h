@@ -6,6 +6,7 @@
 #include "collective/channel.h"
 #include "collective/doorbell.h"
 #include "collective/flight_recorder.h"
+#include "collective/private_memory.h"
 #include "collective/shared_memory.h"
 #include "collective/write_once.h"
 
@@ -25,6 +26,7 @@ struct Board {
   std::atomic<std::int32_t> rank = -1;         ///< in the communicator
   std::atomic<std::int64_t> heartbeat_us = 0;  ///< monotonic clock of the last sign of life
   std::atomic<std::uint32_t> shrinking = 0;    ///< it has called shrink
+  PrivateOffer offer;
   FlightRecorder recorder;
 };
 

@@ -151,7 +151,7 @@ RegionAccess access_through_servers(std::shared_ptr<RegisteredMemory> memory,
   RegionLookup lookup = [memory, servers = std::move(servers)](int local, std::uint64_t region) {
     return memory->map(servers[static_cast<std::size_t>(local)], region);
   };
-  return {std::move(memory), std::move(lookup)};
+  return {std::move(memory), std::move(lookup), {}};
 }
 
 }  // namespace diji::collective

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "collective/descriptor_server.h"
+#include "collective/private_memory.h"
 #include "collective/shared_memory.h"
 
 #include <atomic>
@@ -100,12 +101,13 @@ class RegisteredMemory : public std::enable_shared_from_this<RegisteredMemory> {
 /// The region of that number which rank `local` of this host allocated, mapped here; nothing: not yet.
 using RegionLookup = std::function<Result<std::shared_ptr<SharedMemory>>(int local, std::uint64_t region)>;
 
-/// How a transport comes by registered memory: that of its rank and that of peers.
+/// How a transport comes by memory that messages refer to: that of its rank and that of peers.
 struct RegionAccess {
   std::shared_ptr<const RegisteredMemory> own;
   RegionLookup of_peers;
+  PrivateAccess private_memory;  ///< what is not registered
 };
-/// Where no memory is registered.
+/// Where no memory is registered, and nobody reads another's.
 inline RegionAccess no_regions() { return {}; }
 /// `servers[local]` is the address of that rank's DescriptorServer.
 RegionAccess access_through_servers(std::shared_ptr<RegisteredMemory> memory,

@@ -29,6 +29,7 @@ Result<Group> group_of(const Group& old, const std::vector<int>& ranks, std::uin
               .watcher = old.watcher,
               .server = old.server,
               .memory = old.memory,
+              .private_reads = old.private_reads,
               .wires = old.wires};
   const std::int64_t deadline_us = now_us() + timeout_us;
   int leader = -1;

@@ -4,7 +4,10 @@
 #include "base/check.h"
 #include "collective/reduce.h"
 
+#include <sys/random.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
 
 namespace diji::collective {
@@ -34,7 +37,14 @@ ShmTransport::ShmTransport(std::shared_ptr<HostSegment> segment, int local, std:
     peer.out = Outbox(segment_->channel(local, other), segment_->shape().pair_slots);
     peer.in = Inbox(segment_->channel(other, local));
     peer.slots = segment_->slots(other);
+    peer.probed = regions_.private_memory.reads == PrivateReads::never;
   }
+  if (regions_.private_memory.reads == PrivateReads::never ||
+      getrandom(&word_, sizeof word_, 0) != sizeof word_)
+    return;
+  PrivateOffer& offer = segment_->board(local_).offer;
+  offer.word.store(word_, std::memory_order_relaxed);
+  offer.address.store(reinterpret_cast<std::uintptr_t>(&word_), std::memory_order_release);
 }
 
 std::optional<std::int64_t> ShmTransport::take_slot(std::span<const int> peers) {
@@ -65,6 +75,30 @@ void ShmTransport::publish(Peer& peer, CallTag tag, Line::Kind kind, RegionPlace
 
 Result<std::optional<Ticket>> ShmTransport::send(std::span<const int> peers, CallTag tag,
                                                  std::span<const std::byte> bytes) {
+  return post(peers, tag, bytes, false);
+}
+
+Result<std::optional<Ticket>> ShmTransport::lend(std::span<const int> peers, CallTag tag,
+                                                 std::span<const std::byte> bytes) {
+  return post(peers, tag, bytes, true);
+}
+
+// Many readers of one memory were not measured: they read what is staged once.
+bool ShmTransport::may_lend(std::span<const int> peers, std::span<const std::byte> bytes) const {
+  const bool always = regions_.private_memory.reads == PrivateReads::always;
+  if (bytes.size() <= Line::kInlineBytes) return false;
+  if (!always && (std::ssize(bytes) < kLentBytesMin || peers.size() > 1)) return false;
+  return std::ranges::all_of(peers,
+                             [&](int rank) {
+                               const int other = peers_[static_cast<std::size_t>(rank)].local;
+                               const Channel& channel = segment_->channel(local_, other);
+                               return channel.reads.load(std::memory_order_relaxed) == Channel::kYes;
+                             }) &&
+         is_readable_by_others(bytes);
+}
+
+Result<std::optional<Ticket>> ShmTransport::post(std::span<const int> peers, CallTag tag,
+                                                 std::span<const std::byte> bytes, bool lend) {
   DCHECK(std::ssize(bytes) <= fragment_bytes(), "a message is at most a fragment");
   for (const int rank : peers) {
     if (!peer(rank).out.has_room()) return std::nullopt;
@@ -75,6 +109,11 @@ Result<std::optional<Ticket>> ShmTransport::send(std::span<const int> peers, Cal
   if (std::ssize(bytes) >= kInPlaceBytes && regions_.own) place = regions_.own->find(bytes);
   if (place) {
     kind = Line::Kind::region;
+  } else if (lend && may_lend(peers, bytes)) {
+    kind = Line::Kind::lent;
+    place = RegionPlace{0, static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(bytes.data()))};
+  }
+  if (place) {
     ticket = ++tickets_;
     for (const int rank : peers) pending_.push_back({ticket, rank, peer(rank).out.sent()});
   } else if (bytes.size() > Line::kInlineBytes) {
@@ -107,6 +146,7 @@ Result<std::optional<Message>> ShmTransport::peek(int rank) {
   Peer& from = peer(rank);
   const Line* there = from.in.peek();
   if (there == nullptr) return std::nullopt;
+  if (!from.probed) probe(from);
   const Line& line = *there;
   Message message{.tag = {line.signature, line.call}};
   const std::size_t bytes = line.bytes;
@@ -117,6 +157,7 @@ Result<std::optional<Message>> ShmTransport::peek(int rank) {
       if (!TRY(find_region(from, rank, line))) return std::nullopt;
       message.bytes = {from.reading->data() + line.place.offset, bytes};
       break;
+    case Line::Kind::lent: message.lent = line.bytes; break;
   }
   return message;
 }
@@ -137,18 +178,48 @@ Result<bool> ShmTransport::find_region(Peer& from, int rank, const Line& line) {
   return true;
 }
 
+// Whoever has sent a message has made its offer before.
+void ShmTransport::probe(Peer& from) {
+  from.probed = true;
+  from.private_memory = {regions_.private_memory.pids[static_cast<std::size_t>(from.local)],
+                         segment_->board(from.local).offer};
+  segment_->channel(from.local, local_)
+      .reads.store(from.private_memory.may_read() ? Channel::kYes : Channel::kNo, std::memory_order_relaxed);
+}
+
+Result<bool> ShmTransport::read(int rank, std::byte* target) {
+  Peer& from = peer(rank);
+  const Line& line = from.in.oldest();
+  if (line.kind != Line::Kind::lent || !from.private_memory.may_read())
+    return fail(ErrorCode::corrupted, "rank {} lends memory that this rank may not read", rank);
+  const auto outcome =
+      from.private_memory.read(static_cast<std::uint64_t>(line.place.offset), {target, line.bytes});
+  const int number = errno;
+  if (outcome == PrivateMemory::Outcome::whole) return true;
+  if (!segment_->first_failure().once.was_unclaimed()) {  // its memory may be gone since
+    return fail(ErrorCode::aborted, "a rank gave up while memory of rank {} was read", rank);
+  }
+  if (outcome == PrivateMemory::Outcome::gone) return false;
+  auto error = fail(ErrorCode::io,
+                    "memory of rank {} cannot be read any more: {}; with DIJI_PROCESS_VM=off "
+                    "it is copied",
+                    rank, std::strerror(number));
+  error.error().peer.rank = rank;
+  return error;
+}
+
 Result<void> ShmTransport::release(int rank) {
   Peer& from = peer(rank);
-  const bool is_short = from.in.oldest().kind == Line::Kind::in_line;
-  if (from.reading) {
+  const Line::Kind kind = from.in.oldest().kind;
+  if (kind == Line::Kind::region || kind == Line::Kind::lent) {
     // A rank that gives up says so, and then writes to its memory as it likes: where it has said nothing yet,
     // what was read before this look was intact.
     if (!segment_->first_failure().once.was_unclaimed()) {
-      return fail(ErrorCode::aborted, "a rank gave up while registered memory of rank {} was read", rank);
+      return fail(ErrorCode::aborted, "a rank gave up while memory of rank {} was read", rank);
     }
     from.reading.reset();
   }
-  if (from.in.release(is_short)) segment_->board(from.local).doorbell.ring();
+  if (from.in.release(kind == Line::Kind::in_line)) segment_->board(from.local).doorbell.ring();
   return {};
 }
 

@@ -25,6 +25,8 @@ struct CallTag {
 struct Message {
   CallTag tag;
   std::span<const std::byte> bytes;  ///< readable until release()
+  std::int64_t lent = 0;             ///< in place of `bytes`: how many there are, for Transport::read
+  std::int64_t size() const { return lent > 0 ? lent : std::ssize(bytes); }
 };
 
 /// What became of something sent: the sender's bytes may be overwritten when is_free(ticket).
@@ -56,11 +58,22 @@ class Transport {
   /// Sends `bytes` to all of `peers`, staged once; nothing when it cannot be queued for all of them now.
   virtual Result<std::optional<Ticket>> send(std::span<const int> peers, CallTag tag,
                                              std::span<const std::byte> bytes) = 0;
+  /// The same to peers that keep what they get as it is, combined with nothing: where that is faster it stays
+  /// where it lies until they have read it.
+  virtual Result<std::optional<Ticket>> lend(std::span<const int> peers, CallTag tag,
+                                             std::span<const std::byte> bytes) {
+    return send(peers, tag, bytes);
+  }
   virtual bool is_free(Ticket ticket) = 0;
   /// A rank that still has to read what was sent, -1 where none has.
   virtual int reader_of(Ticket ticket) const = 0;
   /// The oldest message from `peer` that was not released.
   virtual Result<std::optional<Message>> peek(int peer) = 0;
+  /// Copies all of that message, which is lent, to `target`. False: not now. It counts once release() has
+  /// succeeded. Errors: io, naming the peer, where its memory cannot be read after all.
+  virtual Result<bool> read(int peer, [[maybe_unused]] std::byte* target) {
+    return fail(ErrorCode::corrupted, "rank {} lends memory over a link that cannot read it", peer);
+  }
   virtual Result<void> release(int peer) = 0;
 
   /// Moves bytes to and from all peers as far as that goes now: before a sleep, after which only what

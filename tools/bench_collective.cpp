@@ -46,6 +46,7 @@ struct Row {
   std::string algorithm;
   std::string plan;  ///< plan_id
   std::string transport;
+  bool process_vm = false;  ///< peers may read this rank's private memory in place
   double time_us = 0;
   double algbw_gbps = 0;
   double busbw_gbps = 0;
@@ -178,6 +179,7 @@ Result<Row> measure(Communicator& communicator, const Request& request, std::int
     times.push_back(TRY(slowest(communicator, mean)));
     spent += times.back() * inner;
   }
+  row.process_vm = communicator.private_memory_is_read();
   if (request.check) row.wrong = TRY(count_wrong(communicator, call, input.data(), output.data()));
   row.time_us = 1e6 * measured(times).median;
   row.algbw_gbps = static_cast<double>(row.bytes) / row.time_us / 1e3;
@@ -193,6 +195,7 @@ Json json_of(const Row& row, const Request& request) {
           {"algorithm", row.algorithm},
           {"plan", row.plan},
           {"transport", row.transport},
+          {"process_vm", row.process_vm},
           {"size_bytes", row.bytes},
           {"count", row.count},
           {"dtype", std::string(name_of(request.call.type))},

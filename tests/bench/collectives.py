@@ -2,14 +2,14 @@
 """Collectives beside Open MPI, MPICH and gloo: the same loop, in turns, on this machine. A table for people.
 
     tests/bench/collectives.py --diji build/release/bin/diji [--ranks 2,8] [--only WORD] [--rounds 5] [--seconds 0.25]
-                               [--gloo PYTHON | --readv]
+                               [--gloo PYTHON | --process-vm]
 
 Needs mpicc.openmpi and mpicc.mpich of Debian (libopenmpi-dev openmpi-bin libmpich-dev mpich), and for gloo a Python
 that has torch; what is absent is named. In each round all of them take their turn, in private (malloc) memory that was
 written before, and diji once more in registered memory. A ratio is the best peer's time over diji's, round by round:
 above 1 diji is faster. Medians, with the quartiles. "floor" is a loop in which as many threads read and write what the
-operation makes the ranks read and write at least, past the caches. With --readv the only peer is
-process_vm_readv.c, which reads peers' private memory.
+operation makes the ranks read and write at least, past the caches. With --process-vm the only peer is diji itself
+that may not read peers' private memory (DIJI_PROCESS_VM=off).
 """
 
 import argparse
@@ -27,25 +27,28 @@ CASES = [("all_reduce", size) for size in (8, 4096, 1 << 20, LARGE)]
 CASES += [(operation, LARGE) for operation in ("reduce_scatter", "all_gather", "broadcast")]
 RUNNERS = {"openmpi": ["mpirun.openmpi", "--allow-run-as-root", "--oversubscribe"], "mpich": ["mpirun.mpich"]}
 COLUMNS = ["diji", "registered", "openmpi", "mpich", "gloo", "floor"]
-READV_SIZES = [1 << power for power in range(16, 27, 2)]
-READV_CASES = [(operation, size) for operation in ("broadcast", "all_gather", "all_reduce") for size in READV_SIZES]
-READV_COLUMNS = ["diji", "registered", "readv"]
+READ_SIZES = [1 << power for power in (16, 17, 18, 19, 20, 22, 23)]
+READ_OPERATIONS = ("broadcast", "gather", "scatter", "all_gather", "all_to_all")
+READ_CASES = [(operation, size) for operation in READ_OPERATIONS for size in READ_SIZES]
+READ_COLUMNS = ["diji", "registered", "slots"]
 
 
-def last_line(command):
-    run = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, timeout=600, check=True)
+def last_line(command, **environment):
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL, "env": os.environ | environment}
+    run = subprocess.run(command, text=True, timeout=600, check=True, **pipes)
     return run.stdout.strip().splitlines()[-1]
 
 
 class Diji:
-    def __init__(self, options, *words):
+    def __init__(self, options, *words, **environment):
         self.binary, self.seconds, self.words = options.diji, str(options.seconds), words
+        self.environment = environment
 
     def time_us(self, operation, size, ranks):
         words = ["bench", "collective", operation, "--bytes", str(size), "--seconds", self.seconds, *self.words]
         words += ["--in-place"] if operation == "broadcast" else []  # as MPI_Bcast has it
         launch = [self.binary, "launch", "-n", str(ranks), self.binary]
-        return json.loads(last_line([*launch, *words, "--json"]))["rows"][0]["time_us"]
+        return json.loads(last_line([*launch, *words, "--json"], **self.environment))["rows"][0]["time_us"]
 
 
 class Mpi:
@@ -80,15 +83,6 @@ class Gloo:
             process.communicate()
 
 
-class Readv:
-    def __init__(self, options, folder):
-        self.program, self.seconds = os.path.join(folder, "readv"), str(options.seconds)
-        subprocess.run(["cc", "-O2", HERE / "process_vm_readv.c", "-o", self.program], check=True)
-
-    def time_us(self, operation, size, ranks):
-        return float(last_line([self.program, str(ranks), operation, str(size), self.seconds]))
-
-
 class Floor:
     def __init__(self, options, folder):
         self.program, self.seconds = os.path.join(folder, "memory_floor"), str(options.seconds)
@@ -108,8 +102,8 @@ class Floor:
 
 def runners(options, folder):
     found = {"diji": Diji(options), "registered": Diji(options, "--registered")}
-    if options.readv:
-        return found | {"readv": Readv(options, folder)}
+    if options.process_vm:
+        return found | {"slots": Diji(options, DIJI_PROCESS_VM="off")}
     for name in RUNNERS:
         if shutil.which(f"mpicc.{name}") is None:
             print(f"absent: {name} (mpicc.{name})")
@@ -154,9 +148,9 @@ def main():
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=0.25)
     parser.add_argument("--gloo", help="a Python that has torch")
-    parser.add_argument("--readv", action="store_true")
+    parser.add_argument("--process-vm", action="store_true")
     options = parser.parse_args()
-    cases, columns = (READV_CASES, READV_COLUMNS) if options.readv else (CASES, COLUMNS)
+    cases, columns = (READ_CASES, READ_COLUMNS) if options.process_vm else (CASES, COLUMNS)
     with tempfile.TemporaryDirectory() as folder:
         found = runners(options, folder)
         print(f"\n| operation | ranks | bytes | {' | '.join(f'{name} us' for name in columns)} "

@@ -1,5 +1,6 @@
 """diji launch, ranks and bench collective: what is said, how soon, and what is left when ranks end in every way."""
 
+import ctypes
 import functools
 import json
 import os
@@ -21,6 +22,25 @@ FORKS = """#!/bin/sh
 sleep 60 & # keeps every descriptor that the rank has
 exec "$@"
 """
+
+
+def siblings_may_read():
+    """Whether the kernel lets one child of this process read the memory of another."""
+
+    class Piece(ctypes.Structure):
+        _fields_ = [("base", ctypes.c_void_p), ("bytes", ctypes.c_size_t)]
+
+    one, other = ctypes.create_string_buffer(b"a", 1), ctypes.create_string_buffer(1)
+    if (owner := os.fork()) == 0:
+        signal.pause()
+    if (reader := os.fork()) == 0:
+        here, there = Piece(ctypes.addressof(other), 1), Piece(ctypes.addressof(one), 1)
+        read = ctypes.CDLL(None).process_vm_readv(owner, ctypes.byref(here), 1, ctypes.byref(there), 1, 0)
+        os._exit(0 if read == 1 else 1)
+    status = os.waitpid(reader, 0)[1]
+    os.kill(owner, signal.SIGKILL)
+    os.waitpid(owner, 0)
+    return status == 0
 
 
 class Collective(Case):
@@ -53,11 +73,12 @@ class Collective(Case):
             (2, "all_reduce", []),
             (3, "broadcast", []),
             (4, "all_to_all", []),
+            (2, "all_gather", []),  # and, where they may, its private memory
             (2, "all_reduce", ["--registered"]),  # the others read in place what the dead rank wrote
             (3, "all_gather", ["--registered"]),
         ):
             with self.subTest(ranks=ranks, operation=operation, memory=memory, seed=seed):
-                size = "4M" if memory else draw.choice(["8", "64K", "4M"])
+                size = "4M" if memory or operation == "all_gather" else draw.choice(["8", "64K", "4M"])
                 words = ["bench", "collective", operation, "--bytes", size, "--iters", "100000000", *memory]
                 job = self.job(ranks, words)
                 pids = job.pids(ranks)
@@ -238,7 +259,7 @@ class Collective(Case):
 
     def test_rows_of_bench(self):
         keys = {"operation", "algorithm", "transport", "size_bytes", "count", "dtype", "redop", "root", "in_place"}
-        keys |= {"registered", "time_us", "algbw_gbps", "busbw_gbps", "wrong"}
+        keys |= {"registered", "process_vm", "time_us", "algbw_gbps", "busbw_gbps", "wrong"}
         for operation, registered in (
             ("all_reduce", False),
             ("all_gather", True),
@@ -261,6 +282,21 @@ class Collective(Case):
                     self.assertEqual((row["operation"], row["wrong"], row["transport"]), (operation, 0, "shm"))
                     self.assertEqual(row["registered"], registered)
                     self.assertGreater(row["time_us"], 0)
+
+    def test_private_memory_is_read_where_all_agree(self):
+        bench = "bench collective {} --sizes 64K:512K --check --seconds 0.01 --json"
+        for off in ("none", "0", "1"):
+            for operation in ("all_gather", "broadcast", "all_to_all"):
+                with self.subTest(off=off, operation=operation):
+                    setting = f"[ $DIJI_RANK = {off} ] && export DIJI_PROCESS_VM=off;"
+                    job = self.shell(2, f'{setting} exec "$DIJI" {bench.format(operation)}')
+                    job.end(0, seconds=30)
+                    rows = json.loads(job.out())["rows"]
+                    self.assertEqual({row["wrong"] for row in rows}, {0})
+                    permitted = off == "none" and siblings_may_read()
+                    self.assertEqual({row["process_vm"] for row in rows}, {permitted})
+        run = self.diji(*bench.format("gather").split(), code=2, DIJI_PROCESS_VM="maybe")
+        self.assertIn("DIJI_PROCESS_VM=maybe: there are on and off", run.stderr)
 
     def priced(self, operation, world, size, topology=None, *words):
         """{algorithm: row}"""

@@ -49,9 +49,15 @@ class HookedTransport final : public Transport {
     hook_();
     return inner_->send(peers, tag, bytes);
   }
+  Result<std::optional<Ticket>> lend(std::span<const int> peers, CallTag tag,
+                                     std::span<const std::byte> bytes) override {
+    hook_();
+    return inner_->lend(peers, tag, bytes);
+  }
   bool is_free(Ticket ticket) override { return inner_->is_free(ticket); }
   int reader_of(Ticket ticket) const override { return inner_->reader_of(ticket); }
   Result<std::optional<Message>> peek(int peer) override { return inner_->peek(peer); }
+  Result<bool> read(int peer, std::byte* target) override { return inner_->read(peer, target); }
   Result<void> release(int peer) override {
     hook_();
     return inner_->release(peer);
@@ -157,7 +163,9 @@ class TrialRun {
       : trial_(trial),
         world_(trial.world, options(), shape(trial)),
         outcomes_(index_of(trial.world)),
-        communicators_(index_of(trial.world)) {}
+        communicators_(index_of(trial.world)) {
+    if (trial.private_reads) world_.read_private_memory();
+  }
 
   std::vector<std::string> run() {
     std::vector<std::thread> threads;
@@ -390,6 +398,7 @@ Trial draw_trial(std::uint64_t seed) {
   trial.victim = below(index_of(trial.world));
   trial.fault = static_cast<Fault>(below(kFaultCount));
   trial.call = below(kCalls);
+  trial.private_reads = seed % 2 == 0;
   trial.told_ms = std::array{0, 0, 20}[index_of(below(3))];
   const bool inside = below(3) > 0 && trial.fault != Fault::destroy && trial.fault != Fault::mismatch;
   trial.step = inside ? std::array{0, 1, 2, 3, 7, 30}[index_of(below(6))] : -1;
@@ -407,9 +416,10 @@ Trial draw_trial(std::uint64_t seed) {
 
 std::string text_of(const Trial& trial) {
   return fmt::format(
-      "seed {}: world {}, {} {}, {} bytes, root {}; rank {}: {}{} {} call {}", trial.seed, trial.world,
+      "seed {}: world {}, {} {}, {} bytes{}, root {}; rank {}: {}{} {} call {}", trial.seed, trial.world,
       trial.algorithm ? name_of(trial.algorithm->operation) : "ring of sends",
-      trial.algorithm ? trial.algorithm->name : "", trial.bytes, trial.root, trial.victim,
+      trial.algorithm ? trial.algorithm->name : "", trial.bytes,
+      trial.private_reads ? " in private memory that is read" : "", trial.root, trial.victim,
       kFaultNames[index_of(static_cast<int>(trial.fault))],
       trial.fault == Fault::mismatch
           ? fmt::format(" of {}", kDifferenceNames[index_of(static_cast<int>(trial.difference))])

@@ -30,9 +30,10 @@ struct Trial {
   Fault fault = Fault::vanish;
   Difference difference = Difference::operation;
   int victim = 0;
-  int call = 0;     ///< the one in which it happens
-  int step = -1;    ///< after so many messages of it were sent or read; -1: before it
-  int told_ms = 0;  ///< how long after a rank vanished the others are told
+  int call = 0;                ///< the one in which it happens
+  int step = -1;               ///< after so many messages of it were sent or read; -1: before it
+  bool private_reads = false;  ///< ranks read each other's private memory
+  int told_ms = 0;             ///< how long after a rank vanished the others are told
 };
 
 Trial draw_trial(std::uint64_t seed);

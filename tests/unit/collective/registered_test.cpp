@@ -3,9 +3,7 @@
 #include "collective/registered.h"
 
 #include "collective/shm_transport.h"
-#include "tests/unit/collective/reference.h"
-#include "tests/unit/collective/thread_world.h"
-#include "tests/unit/expect.h"
+#include "tests/unit/collective/cases_of_threads.h"
 
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -16,8 +14,6 @@
 #include <chrono>
 #include <filesystem>
 #include <fstream>
-#include <mutex>
-#include <numeric>
 #include <thread>
 
 namespace diji::collective {
@@ -26,57 +22,13 @@ namespace {
 constexpr std::int64_t kFragment = 64 << 10;
 constexpr CallTag kTag{.signature = 5, .sequence = 0};
 
-std::vector<std::string> problems_of(ThreadWorld& world, const std::vector<CallCase>& cases) {
-  std::vector<std::string> problems;
-  std::mutex mutex;
-  world.run([&](Communicator& communicator) {
-    for (const CallCase& call_case : cases) {
-      const auto problem = run_case(communicator, call_case);
-      if (!problem) continue;
-      const std::lock_guard lock(mutex);
-      problems.push_back(*problem);
-    }
-  });
-  return problems;
-}
-
-// Lengths of which each message is long enough to be read in place, and of some fragments.
-std::vector<CallCase> registered_cases(int ranks) {
-  std::vector<CallCase> cases;
-  unsigned number = 0;
-  for (const Algorithm& algorithm : algorithms()) {
-    const PlanRequest request{.operation = algorithm.operation, .world = ranks};
-    if (!algorithm.supports(request) || algorithm.operation == Operation::barrier) continue;
-    for (const ElementType type : {ElementType::f32, ElementType::bf16}) {
-      for (const std::int64_t count : {7, 20'011}) {
-        for (const unsigned registered : {15U, 1U + number % 14}) {
-          ++number;
-          CallCase c{.operation = algorithm.operation, .type = type, .count = count};
-          c.reduction = reduces(c.operation) && number % 3 == 0 ? Reduction::average : Reduction::sum;
-          c.algorithm = algorithm.name;
-          c.root = has_root(c.operation) ? static_cast<int>(number) % ranks : 0;
-          c.in_place = number % 2 == 0;
-          c.exact = algorithm.name == "direct" && reduces(c.operation) && number % 5 == 0;
-          c.ragged = !algorithm.equal_counts && number % 3 == 0 &&
-                     (c.operation == Operation::all_gather || c.operation == Operation::reduce_scatter);
-          c.registered = registered;
-          cases.push_back(c);
-        }
-      }
-    }
-  }
-  return cases;
-}
-
 TEST_CASE("every algorithm gives what its operation's definition says, whoever registers which side") {
   for (const int ranks : {1, 2, 3, 5}) {
     for (const bool share : {false, true}) {
       if (share && ranks == 5) continue;
       ThreadWorld world(ranks);
       if (share) world.share_mappings();
-      const std::vector<std::string> problems = problems_of(world, registered_cases(ranks));
-      for (std::size_t i = 0; i < std::min<std::size_t>(problems.size(), 5); ++i) MESSAGE(problems[i]);
-      EXPECT(problems.empty());
+      expect_none(problems_of(world, every_algorithm(ranks, true)));
     }
   }
 }
@@ -92,9 +44,7 @@ TEST_CASE("large operations in registered memory, streamed and in many slices") 
                      .in_place = operation == Operation::all_gather,
                      .registered = registered});
   }
-  const std::vector<std::string> problems = problems_of(world, cases);
-  for (std::size_t i = 0; i < std::min<std::size_t>(problems.size(), 5); ++i) MESSAGE(problems[i]);
-  EXPECT(problems.empty());
+  expect_none(problems_of(world, cases));
 }
 
 TEST_CASE("what lies in a region is found, whole; peers map it once, and give it back when it is freed") {

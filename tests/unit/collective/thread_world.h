@@ -33,12 +33,15 @@ class ThreadWorld {
   /// Ranks read each other's registered memory at its owner's addresses, where a sanitizer knows it; else
   /// each maps it for itself, as processes do.
   void share_mappings() { shares_mappings_ = true; }
+  /// Ranks read each other's private memory, messages of any length.
+  void read_private_memory() { private_reads_ = PrivateReads::always; }
   Group group(int rank) {
     Group group{.id = 7,
                 .rank = rank,
                 .segment = segment_,
                 .server = servers_[static_cast<std::size_t>(rank)],
-                .memory = memories_[static_cast<std::size_t>(rank)]};
+                .memory = memories_[static_cast<std::size_t>(rank)],
+                .private_reads = private_reads_};
     std::vector<int> locals;
     for (int other = 0; other < world_; ++other) {
       group.members.push_back({.host = "here",
@@ -78,6 +81,7 @@ class ThreadWorld {
   std::vector<std::shared_ptr<DescriptorServer>> servers_;
   std::vector<std::shared_ptr<RegisteredMemory>> memories_;
   bool shares_mappings_ = false;
+  PrivateReads private_reads_ = PrivateReads::never;
 };
 
 }  // namespace diji::collective
