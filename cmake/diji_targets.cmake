@@ -21,6 +21,8 @@ if(DIJI_PCH)
   set(CMAKE_CXX_COMPILE_OPTIONS_PIE ${CMAKE_CXX_COMPILE_OPTIONS_PIC})  # one kind of code, or the headers do not fit
 endif()
 option(DIJI_TSAN "ThreadSanitizer in every target" OFF)
+option(DIJI_QUICK_BUILD "Not optimised where tests spend no time: for builds that only tests run" OFF)
+set(quick_targets diji_ops diji_passes diji_formats diji)  # and all tests
 
 add_library(diji_flags INTERFACE)
 target_include_directories(diji_flags INTERFACE ${CMAKE_SOURCE_DIR} ${CMAKE_SOURCE_DIR}/include)
@@ -45,14 +47,19 @@ if(DIJI_TSAN)
   target_link_options(diji_flags INTERFACE -fsanitize=thread)
 endif()
 
-# base is the first target; the others take what was made for it.
+# The headers are parsed once for each kind of code: by the first target that has it.
 function(precompiled_headers target)
-  if(DIJI_PCH AND target STREQUAL diji_base)
+  set(first diji_base)
+  if(DIJI_QUICK_BUILD AND (target IN_LIST quick_targets OR target MATCHES "^unit_"))
+    target_compile_options(${target} PRIVATE -O0)
+    set(first diji_ops)
+  endif()
+  if(DIJI_PCH AND target STREQUAL first)
     target_precompile_headers(${target} PRIVATE
       <fmt/format.h> <algorithm> <expected> <functional> <map> <memory> <ranges> <set> <span> <string> <vector>
       ${CMAKE_SOURCE_DIR}/graph/builder.h)
   elseif(DIJI_PCH)
-    target_precompile_headers(${target} REUSE_FROM diji_base)
+    target_precompile_headers(${target} REUSE_FROM ${first})
   endif()
 endfunction()
 
