@@ -44,7 +44,7 @@ int Communicator::cause(int peer) const {
 // Between two sleeps a rank waits for nobody, be it that it looks again or that it is stuck: only the latter
 // lasts.
 int Communicator::settled_cause(int peer) const {
-  constexpr std::int64_t kAwakeUs = 60'000;  // a sleep, and what a busy machine may put between two
+  constexpr std::int64_t kAwakeUs = 200'000;  // a sleep, and what a busy machine may put between two
   constexpr std::int64_t kLookAgainUs = 1'000;
   const std::int64_t until_us = options_.clock.now_us() + kAwakeUs;
   std::vector<pollfd> none;
